@@ -1,0 +1,19 @@
+#!/bin/sh
+# Compiler launcher: runs the command, moves what "ptxas -v" says into <object>.ptxas.txt, passes
+# everything else on, and keeps the exit status.
+object=
+previous=
+for argument in "$@"; do
+  [ "$previous" = "-o" ] && object=$argument
+  previous=$argument
+done
+[ -n "$object" ] || exec "$@"
+
+messages=$object.messages.txt
+"$@" 2>"$messages"
+status=$?
+is_info='^ptxas info |^ +[0-9]+ bytes stack frame,'
+grep -E "$is_info" "$messages" >"$object.ptxas.txt"
+grep -vE "$is_info" "$messages" >&2
+rm -f "$messages"
+exit $status
