@@ -1,0 +1,210 @@
+#include "gpu/host/block.hpp"
+
+#include <cstring>
+#include <exception>
+
+#include "gpu/host/report.hpp"
+#include "gpu/host/sanitizers.hpp"
+
+namespace gpu::host {
+
+thread_local constinit const Lane* current_lane = nullptr;
+
+namespace {
+
+/// Spreads block indices over the seeds of the random choices.
+constexpr std::uint64_t kBlockStride = 0x9E3779B97F4A7C15U;
+
+/// Never inlined: a compiler may keep the address of a thread-local variable across a switch, and a
+/// pooled fiber may find itself on another OS thread in the next launch.
+[[gnu::noinline]] void set_current_lane(const Lane* lane) {
+  current_lane = lane;
+}
+
+std::string describe_block(uint3 index) {
+  return "block (" + std::to_string(index.x) + ", " + std::to_string(index.y) + ", " +
+         std::to_string(index.z) + ")";
+}
+
+}  // namespace
+
+bool Operation::operator==(const Operation& other) const {
+  return loc.line() == other.loc.line() && loc.column() == other.loc.column() &&
+         barrier == other.barrier && threads == other.threads &&
+         (name == other.name ||
+          (name != nullptr && other.name != nullptr && std::strcmp(name, other.name) == 0)) &&
+         (loc.file_name() == other.loc.file_name() ||
+          std::strcmp(loc.file_name(), other.loc.file_name()) == 0);
+}
+
+Fiber::Fiber(int index, Block& owner) : block(owner), stack(index) {
+  tsan_fiber = tsan::create_fiber();
+}
+
+Fiber::~Fiber() {
+  tsan::destroy_fiber(tsan_fiber);
+}
+
+std::string Block::run(const Launch& launch, const fp8_sdpa::ExecutorOptions& options,
+                       uint3 index) {
+  launch_ = launch;
+  options_ = options;
+  prepare(index);
+  if (Fiber* first = ready_.pop(); first != nullptr) {
+    set_current_lane(first);
+    switch_context(os_thread_, *first);
+  }
+  if (error_.empty() && live_ > 0) {
+    error_ = "deadlock: " + describe(fibers_, launch_.threads);
+  }
+  if (!error_.empty()) {
+    join();
+    cancel();
+  }
+  finish();
+  return error_.empty() ? error_ : describe_block(index) + ": " + error_;
+}
+
+void Block::prepare(uint3 index) {
+  const std::uint64_t linear =
+      index.x + launch_.grid.x * (index.y + std::uint64_t{launch_.grid.y} * index.z);
+  random_ = Random(options_.seed + linear * kBlockStride);
+  error_.clear();
+  cancelled_ = false;
+  live_ = launch_.threads;
+  shared_.reset(launch_.shared_bytes, launch_.shared_alignment, options_.poison_shared_memory);
+  while (static_cast<int>(fibers_.size()) < launch_.threads) {
+    fibers_.push_back(std::make_unique<Fiber>(static_cast<int>(fibers_.size()), *this));
+    make_fiber(*fibers_.back(), fibers_.back()->stack, fiber_main);
+  }
+  warps_.assign(static_cast<std::size_t>(launch_.threads / kLanesPerWarp), {});
+  barriers_ = {};
+  ready_.reset(options_.schedule, launch_.threads, random_);
+  os_thread_.tsan_fiber = tsan::current_fiber();
+
+  std::array<std::array<std::uint8_t, kLanesPerWarp>, kWmmaOperands> chunks;
+  for (auto& of_lane : chunks) {
+    for (int lane = 0; lane < kLanesPerWarp; ++lane) of_lane[lane] = lane;
+    random_.shuffle(std::span<std::uint8_t>(of_lane));
+  }
+  tsan::release(&start_token_);
+  for (int t = 0; t < launch_.threads; ++t) {
+    Fiber& fiber = *fibers_[t];
+    prepare_thread(fiber, t, index);
+    for (int operand = 0; operand < kWmmaOperands; ++operand) {
+      fiber.wmma_chunk[operand] = chunks[operand][fiber.lane];
+    }
+    warps_[fiber.warp].fibers[fiber.lane] = &fiber;
+    ready_.push(&fiber);
+  }
+}
+
+void Block::prepare_thread(Fiber& fiber, int thread, uint3 index) {
+  fiber.thread = thread;
+  fiber.lane = thread % kLanesPerWarp;
+  fiber.warp = thread / kLanesPerWarp;
+  fiber.block_idx = index;
+  fiber.grid_dim = launch_.grid;
+  fiber.at = {};
+  fiber.exited = false;
+  fiber.copies.reset();
+  if constexpr (kTsan) {
+    const std::string name = describe_block(index) + " " + describe(fiber);
+    tsan::set_name(fiber.tsan_fiber, name.c_str());
+  }
+}
+
+void Block::finish() {
+  set_current_lane(nullptr);
+  if (const std::size_t bytes = shared_.overrun(); error_.empty() && bytes > 0) {
+    error_ = "the block wrote " + std::to_string(bytes) + " bytes past the end of its " +
+             std::to_string(shared_.size()) + " bytes of shared memory";
+  }
+}
+
+void Block::join() {
+  tsan::acquire(&end_token_);
+}
+
+void Block::cancel() {
+  cancelled_ = true;
+  for (int t = 0; t < launch_.threads; ++t) {
+    Fiber& fiber = *fibers_[t];
+    // Once is enough, unless the kernel catches what it does not know.
+    while (!fiber.exited) {
+      set_current_lane(&fiber);
+      switch_context(os_thread_, fiber);
+    }
+  }
+}
+
+void Block::fiber_main(Context& context) {
+  auto& me = static_cast<Fiber&>(context);
+  for (;;) {
+    if (!me.block.cancelled_) me.block.run_thread(me);
+    me.block.exit_thread(me);
+  }
+}
+
+void Block::run_thread(Fiber& me) {
+  tsan::acquire(&start_token_);
+  try {
+    launch_.entry(launch_.params, shared_.data());
+    check_exit(me);
+  } catch (const Cancelled&) {
+    // Another thread's error is the one to report.
+  } catch (const KernelError& error) {
+    error_ = error.what();
+  } catch (const std::exception& error) {
+    error_ = describe(me) + " threw an exception after " + describe(me.at) + ": " + error.what();
+  } catch (...) {
+    error_ = describe(me) + " threw an exception after " + describe(me.at);
+  }
+  tsan::release(&end_token_);
+}
+
+void Block::check_exit(Fiber& me) {
+  const tsan::Quiet quiet;
+  if (const std::size_t copies = me.copies.in_flight(); copies > 0) {
+    fail(me, me.at,
+         "the thread exits with " + std::to_string(copies) +
+             " cp.async copies in flight; wait for them");
+  }
+  Warp& warp = warps_[me.warp];
+  if (warp.arrived != 0) {
+    throw KernelError(describe(me) + " exits while " + describe_lanes(warp.arrived) +
+                      " of its warp wait in " + describe(warp.at));
+  }
+  warp.exited |= 1U << me.lane;
+  const Barrier& whole_block = barriers_[0];
+  if (whole_block.waiting != 0 && whole_block.threads == launch_.threads) {
+    throw KernelError(describe(me) + " exits while " + describe_warps(whole_block.waiting) +
+                      " wait for the whole block in " + describe(whole_block.first));
+  }
+}
+
+void Block::exit_thread(Fiber& me) {
+  me.exited = true;
+  --live_;
+  leave(me);
+}
+
+void Block::leave(Fiber& me) {
+  Fiber* next = error_.empty() ? ready_.pop() : nullptr;
+  if (next == &me) return;
+  set_current_lane(next);
+  switch_context(me, next != nullptr ? static_cast<Context&>(*next) : os_thread_);
+}
+
+void Block::wait(Fiber& me) {
+  leave(me);
+  if (cancelled_) throw Cancelled();
+}
+
+void Block::preempt(Fiber& me) {
+  if (options_.schedule == fp8_sdpa::Schedule::kFifo) return;
+  ready_.push(&me);
+  wait(me);
+}
+
+}  // namespace gpu::host

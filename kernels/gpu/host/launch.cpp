@@ -1,0 +1,172 @@
+// A launch: its checks, the pool of blocks it runs on, and the OS threads it is spread over.
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "gpu/host/block.hpp"
+#include "gpu/host/report.hpp"
+#include "gpu/host/sanitizers.hpp"
+
+namespace gpu::host {
+namespace {
+
+using fp8_sdpa::ExecutorOptions;
+using fp8_sdpa::Status;
+using fp8_sdpa::StatusCode;
+
+/// Limits that CUDA itself would refuse (CUDA C++ Programming Guide, "Technical Specifications").
+constexpr unsigned kMaxGridX = 0x7fffffffU;
+constexpr unsigned kMaxGridYZ = 65535;
+constexpr std::size_t kMaxSharedBytes = 227 * std::size_t{1024};
+
+/// ThreadSanitizer takes a megabyte for every CUDA thread, and knows 8128 of them.
+constexpr unsigned kMaxOsThreadsUnderTsan = 2;
+
+Status check(const Launch& launch) {
+  const dim3& grid = launch.grid;
+  if (current_lane != nullptr) {
+    return fp8_sdpa::unsupported("a kernel cannot launch a kernel on the host executor");
+  }
+  if (launch.threads <= 0 || launch.threads > kMaxThreads || launch.threads % kLanesPerWarp != 0) {
+    return fp8_sdpa::invalid_argument("a block of " + std::to_string(launch.threads) +
+                                      " threads: the host executor runs whole warps, so a "
+                                      "multiple of 32 from 32 to 1024");
+  }
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > kMaxGridX || grid.y > kMaxGridYZ ||
+      grid.z > kMaxGridYZ) {
+    return fp8_sdpa::invalid_argument(
+        "a grid of (" + std::to_string(grid.x) + ", " + std::to_string(grid.y) + ", " +
+        std::to_string(grid.z) +
+        ") blocks: each is at least 1, x at most 2^31 - 1, y and z at "
+        "most 65535");
+  }
+  if (launch.shared_bytes > kMaxSharedBytes) {
+    return fp8_sdpa::invalid_argument("a block of " + std::to_string(launch.shared_bytes) +
+                                      " bytes of shared memory: at most " +
+                                      std::to_string(kMaxSharedBytes));
+  }
+  return {};
+}
+
+/// Blocks that no launch uses now, with their fibers and stacks. As many as ever ran at once.
+class BlockPool {
+ public:
+  static BlockPool& instance() {
+    static BlockPool pool;
+    return pool;
+  }
+
+  std::unique_ptr<Block> take() {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return std::make_unique<Block>();
+    auto block = std::move(idle_.back());
+    idle_.pop_back();
+    return block;
+  }
+
+  void give_back(std::unique_ptr<Block> block) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(block));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Block>> idle_;
+};
+
+/// One launch's blocks, handed out to OS threads.
+class GridRun {
+ public:
+  GridRun(const Launch& launch, const ExecutorOptions& options)
+      : launch_(launch),
+        options_(options),
+        blocks_(std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z) {}
+
+  Status run() {
+    std::vector<std::thread> helpers;
+    const std::uint64_t wanted = std::min<std::uint64_t>(os_threads(), blocks_);
+    try {
+      while (helpers.size() + 1 < wanted) helpers.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {
+      // The system has no more threads to give: those there are do all the work.
+    }
+    work();
+    for (auto& helper : helpers) helper.join();
+    return status_;
+  }
+
+ private:
+  std::uint64_t os_threads() const {
+    static const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+    const unsigned wanted =
+        options_.os_threads > 0 ? static_cast<unsigned>(options_.os_threads) : cores;
+    return kTsan ? std::min(wanted, kMaxOsThreadsUnderTsan) : wanted;
+  }
+
+  /// Runs blocks until none is left or one has failed. Never throws.
+  void work() {
+    std::uint64_t current = 0;
+    try {
+      auto block = BlockPool::instance().take();
+      while ((current = next_.fetch_add(1, std::memory_order_relaxed)) < blocks_) {
+        const std::string error = block->run(launch_, options_, index_of(current));
+        if (!error.empty())
+          report(current, {StatusCode::kExecutorError, "kernel error in " + error});
+      }
+      block->join();
+      BlockPool::instance().give_back(std::move(block));
+    } catch (const std::bad_alloc&) {
+      report(current,
+             {StatusCode::kOutOfMemory, "the host executor found no memory for a block of " +
+                                            std::to_string(launch_.threads) + " threads"});
+    } catch (const std::exception& error) {
+      report(current, {StatusCode::kExecutorError,
+                       std::string("the host executor failed: ") + error.what()});
+    }
+  }
+
+  /// Keeps the error of the first block in the grid's order, and hands out no more blocks.
+  void report(std::uint64_t block, Status status) {
+    const std::lock_guard lock(mutex_);
+    next_.store(blocks_, std::memory_order_relaxed);
+    if (block < failed_block_) {
+      failed_block_ = block;
+      status_ = std::move(status);
+    }
+  }
+
+  uint3 index_of(std::uint64_t linear) const {
+    const dim3& grid = launch_.grid;
+    return {static_cast<unsigned>(linear % grid.x), static_cast<unsigned>(linear / grid.x % grid.y),
+            static_cast<unsigned>(linear / grid.x / grid.y)};
+  }
+
+  const Launch& launch_;
+  const ExecutorOptions& options_;
+  const std::uint64_t blocks_;
+  std::atomic<std::uint64_t> next_{0};
+  std::mutex mutex_;
+  std::uint64_t failed_block_ = std::numeric_limits<std::uint64_t>::max();
+  Status status_;
+};
+
+}  // namespace
+
+void fail_operand(const char* name, const char* what_is_wrong, Location loc) {
+  fail(current_fiber(), {.name = name, .loc = loc}, what_is_wrong);
+}
+
+Status run_grid(const Launch& launch, const ExecutorOptions& options) {
+  if (Status status = check(launch); !status.ok()) return status;
+  return GridRun(launch, options).run();
+}
+
+}  // namespace gpu::host

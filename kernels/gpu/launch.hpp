@@ -1,0 +1,75 @@
+// Launching a kernel on either backend.
+//
+// A kernel K has: struct Params (trivially copyable), struct Shared (the block's shared memory),
+// static constexpr int kThreads and kMinBlocks (__launch_bounds__), and
+// GPU_FN static void run(const Params&, Shared&). K must not be a template over a non-type argument
+// of class type: nvcc's host stub does not compile then. Use a tag type.
+#pragma once
+
+#include <vector_types.h>
+
+#include <type_traits>
+
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/status.hpp"
+#include "gpu/backend.hpp"
+#include "gpu/queue.hpp"
+#if GPU_ON_DEVICE
+#include "gpu/cuda_check.hpp"
+#else
+#include "gpu/host/runtime.hpp"
+#endif
+
+namespace gpu::inline GPU_BACKEND {
+
+/// The alignment of a block's shared memory: what the widest swizzle atom asks for.
+inline constexpr int kSharedAlignment = 1024;
+
+#if GPU_ON_DEVICE
+
+template <class K>
+__global__ void __launch_bounds__(K::kThreads, K::kMinBlocks)
+    kernel_entry(const __grid_constant__ typename K::Params params) {
+  extern __shared__ __align__(kSharedAlignment) unsigned char shared_memory[];
+  K::run(params, *reinterpret_cast<typename K::Shared*>(shared_memory));
+}
+
+#endif
+
+/// Runs K over `grid` with sizeof(K::Shared) bytes of dynamic shared memory. On the device it
+/// enqueues and returns (kDeviceError if CUDA refuses), and may be captured in a CUDA graph; on the
+/// host executor it returns when the kernel has run (kExecutorError if the kernel made an error).
+template <class K>
+fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue& queue) {
+  using Shared = typename K::Shared;
+  static_assert(std::is_trivially_copyable_v<typename K::Params>);
+  static_assert(std::is_trivially_destructible_v<Shared>);
+  static_assert(alignof(Shared) <= kSharedAlignment);
+#if GPU_ON_DEVICE
+  constexpr int kSharedBytes = static_cast<int>(sizeof(Shared));
+  constexpr int kSharedBytesWithoutOptIn = 48 * 1024;
+  if constexpr (kSharedBytes > kSharedBytesWithoutOptIn) {
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
+        kernel_entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+  }
+  kernel_entry<K><<<grid, K::kThreads, kSharedBytes, queue.stream>>>(params);
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaGetLastError());
+  return {};
+#else
+  const host::Launch request{
+      .grid = grid,
+      .threads = K::kThreads,
+      .shared_bytes = sizeof(Shared),
+      .shared_alignment = kSharedAlignment,
+      .entry =
+          [](const void* p, void* s) {
+            K::run(*static_cast<const typename K::Params*>(p), *static_cast<Shared*>(s));
+          },
+      .params = &params,
+  };
+  return host::run_grid(request,
+                        queue.executor != nullptr ? *queue.executor : fp8_sdpa::ExecutorOptions{});
+#endif
+}
+
+}  // namespace gpu::inline GPU_BACKEND

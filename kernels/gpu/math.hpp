@@ -1,0 +1,73 @@
+// Single instructions of the floating-point units: PTX ISA, "Floating Point Instructions".
+#pragma once
+
+#include "gpu/backend.hpp"
+#if !GPU_ON_DEVICE
+#include <cmath>
+#include <limits>
+#endif
+
+namespace gpu::inline GPU_BACKEND {
+
+#if !GPU_ON_DEVICE
+namespace detail {
+
+/// The .ftz modifier: a subnormal becomes a zero of its sign.
+inline float flush_subnormal(float x) {
+  return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0F, x) : x;
+}
+
+}  // namespace detail
+#endif
+
+/// ex2.approx.ftz.f32 (PTX ISA, "ex2"): 2^x. Relative error up to 2^-22 on the device, half an ulp
+/// on the host. Subnormal inputs and results are flushed to zero; -inf gives 0, NaN gives NaN.
+GPU_FN float exp2_approx(float x) {
+#if GPU_ON_DEVICE
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  // A subnormal x gives exactly 1 with or without the flush; only the result needs it.
+  const float y = std::exp2(x);
+  return y < std::numeric_limits<float>::min() ? 0.0F : y;
+#endif
+}
+
+/// lg2.approx.ftz.f32 (PTX ISA, "lg2"): log2(x). Absolute error up to 2^-22 on the device where x
+/// is within [0.5, 2], relative 2^-22 elsewhere. 0 and subnormals give -inf, negatives and NaN
+/// give NaN.
+GPU_FN float log2_approx(float x) {
+#if GPU_ON_DEVICE
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return std::log2(detail::flush_subnormal(x));
+#endif
+}
+
+/// max.NaN.f32 (PTX ISA, "max"): the larger, or NaN if either is NaN; +0 is larger than -0.
+GPU_FN float max_nan(float a, float b) {
+#if GPU_ON_DEVICE
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+#else
+  if (a > b) return a;
+  if (b > a) return b;
+  if (a == b) return std::signbit(a) ? b : a;
+  return std::numeric_limits<float>::quiet_NaN();
+#endif
+}
+
+/// fma.rn.f32 (PTX ISA, "fma"): a * b + c, rounded once.
+GPU_FN float fma(float a, float b, float c) {
+#if GPU_ON_DEVICE
+  return __fmaf_rn(a, b, c);
+#else
+  return std::fma(a, b, c);
+#endif
+}
+
+}  // namespace gpu::inline GPU_BACKEND

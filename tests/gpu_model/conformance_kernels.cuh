@@ -1,0 +1,346 @@
+// One small kernel per primitive, the same text for both backends.
+#pragma once
+
+#include <type_traits>
+
+#include "gpu/gpu.hpp"
+#include "tests/gpu_model/conformance.hpp"
+
+namespace conformance::inline GPU_BACKEND {
+
+struct Buffers {
+  const void* in;
+  void* out;
+  int count;
+};
+
+struct Nothing {};
+
+/// What most of the kernels have in common.
+template <int kThreadsOfBlock, class SharedMemory = Nothing>
+struct KernelBase {
+  using Params = Buffers;
+  using Shared = SharedMemory;
+  static constexpr int kThreads = kThreadsOfBlock;
+  static constexpr int kMinBlocks = 1;
+};
+
+/// out[i] = Op::apply(in[i])
+template <class Op>
+struct Elementwise : KernelBase<256> {
+  GPU_FN static void run(const Buffers& p, Nothing&) {
+    const int i = static_cast<int>(gpu::block_idx().x) * 256 + gpu::thread_idx();
+    if (i < p.count) {
+      static_cast<typename Op::Out*>(p.out)[i] =
+          Op::apply(static_cast<const typename Op::In*>(p.in)[i]);
+    }
+  }
+};
+
+struct E4M3ToHalf {
+  using In = std::uint16_t;
+  using Out = __half2;
+  GPU_FN static Out apply(In x) { return gpu::e4m3x2_to_half2(x); }
+};
+struct E5M2ToHalf {
+  using In = std::uint16_t;
+  using Out = __half2;
+  GPU_FN static Out apply(In x) { return gpu::e5m2x2_to_half2(x); }
+};
+struct HalfToFloat {
+  using In = __half;
+  using Out = float;
+  GPU_FN static Out apply(In x) { return gpu::half_to_float(x); }
+};
+struct Half2ToFloat2 {
+  using In = __half2;
+  using Out = float2;
+  GPU_FN static Out apply(In x) { return gpu::half2_to_float2(x); }
+};
+struct FloatToHalf {
+  using In = float;
+  using Out = __half;
+  GPU_FN static Out apply(In x) { return gpu::float_to_half(x); }
+};
+struct Float2ToHalf2 {
+  using In = float2;
+  using Out = __half2;
+  GPU_FN static Out apply(In x) { return gpu::float2_to_half2(x.x, x.y); }
+};
+struct FloatToBFloat16 {
+  using In = float;
+  using Out = __nv_bfloat16;
+  GPU_FN static Out apply(In x) { return gpu::float_to_bfloat16(x); }
+};
+struct Exp2 {
+  using In = float;
+  using Out = float;
+  GPU_FN static Out apply(In x) { return gpu::exp2_approx(x); }
+};
+struct Log2 {
+  using In = float;
+  using Out = float;
+  GPU_FN static Out apply(In x) { return gpu::log2_approx(x); }
+};
+struct MaxNan {
+  using In = float2;
+  using Out = float;
+  GPU_FN static Out apply(In x) { return gpu::max_nan(x.x, x.y); }
+};
+struct Fma {
+  using In = float4;
+  using Out = float;
+  GPU_FN static Out apply(In x) { return gpu::fma(x.x, x.y, x.z); }
+};
+
+/// out: kIndexFields ints per thread of the grid.
+struct Indices : KernelBase<kIndexThreads> {
+  GPU_FN static void run(const Buffers& p, Nothing&) {
+    const uint3 b = gpu::block_idx();
+    const uint3 g = gpu::grid_dim();
+    const unsigned block = b.x + g.x * (b.y + g.y * b.z);
+    int* out = static_cast<int*>(p.out) +
+               (static_cast<int>(block) * kIndexThreads + gpu::thread_idx()) * kIndexFields;
+    const int fields[kIndexFields] = {
+        gpu::thread_idx(),     gpu::lane_idx(),       gpu::warp_idx(),
+        static_cast<int>(b.x), static_cast<int>(b.y), static_cast<int>(b.z),
+        static_cast<int>(g.x), static_cast<int>(g.y), static_cast<int>(g.z)};
+    for (int i = 0; i < kIndexFields; ++i) out[i] = fields[i];
+  }
+};
+
+/// out: an int per thread, that of the thread opposite after each phase plus the phase.
+struct SyncBlock : KernelBase<kBarrierThreads, int[2][kBarrierThreads]>{GPU_FN static void run(
+                       const Buffers& p, Shared& shared){const int t = gpu::thread_idx();
+int value = t;
+for (int phase = 0; phase < kBarrierPhases; ++phase) {
+  shared[phase % 2][t] = value;
+  gpu::sync_block();
+  value = shared[phase % 2][kBarrierThreads - 1 - t] + phase;
+}
+static_cast<int*>(p.out)[t] = value;
+}  // namespace conformance::inline GPU_BACKEND
+}
+;
+
+/// out: as SyncBlock, within each warp.
+struct SyncWarp : KernelBase<kBarrierThreads, int[2][kBarrierThreads]>{GPU_FN static void run(
+                      const Buffers& p, Shared& shared){const int t = gpu::thread_idx();
+int value = t;
+for (int phase = 0; phase < kBarrierPhases; ++phase) {
+  shared[phase % 2][t] = value;
+  gpu::sync_warp();
+  value = shared[phase % 2][t ^ (kLanes - 1)] + phase;
+}
+static_cast<int*>(p.out)[t] = value;
+}
+}
+;
+
+/// A producer warp fills a ring of two buffers for three consumer warps.
+/// in: kRingTiles x kRingConsumers ints. out: each consumer's sum, of the elements opposite.
+struct NamedBarriers : KernelBase<kLanes + kRingConsumers, int[2][kRingConsumers]> {
+  static constexpr int kFull = 1;   ///< and kFull + 1: the buffer holds a tile
+  static constexpr int kEmpty = 3;  ///< and kEmpty + 1: the buffer has been read
+
+  GPU_FN static void run(const Buffers& p, Shared& ring) {
+    if (gpu::warp_idx() == 0) {
+      produce(static_cast<const int*>(p.in), ring);
+    } else {
+      consume(static_cast<int*>(p.out), ring);
+    }
+  }
+  GPU_FN static void produce(const int* in, Shared& ring) {
+    for (int tile = 0; tile < kRingTiles; ++tile) {
+      const int buffer = tile % 2;
+      if (tile >= 2) gpu::named_barrier_sync(kEmpty + buffer, kThreads);
+      for (int i = gpu::lane_idx(); i < kRingConsumers; i += kLanes) {
+        ring[buffer][i] = in[tile * kRingConsumers + i];
+      }
+      gpu::named_barrier_arrive(kFull + buffer, kThreads);
+    }
+  }
+  GPU_FN static void consume(int* out, Shared& ring) {
+    const int consumer = gpu::thread_idx() - kLanes;
+    int sum = 0;
+    for (int tile = 0; tile < kRingTiles; ++tile) {
+      const int buffer = tile % 2;
+      gpu::named_barrier_sync(kFull + buffer, kThreads);
+      sum += ring[buffer][kRingConsumers - 1 - consumer];
+      if (tile + 2 < kRingTiles) gpu::named_barrier_arrive(kEmpty + buffer, kThreads);
+    }
+    out[consumer] = sum;
+  }
+};
+
+/// in: an int per lane. out: kShuffleRounds x 32 floats; round r reads lane (5 lane + r).
+struct ShuffleIndexed : KernelBase<kLanes> {
+  GPU_FN static void run(const Buffers& p, Nothing&) {
+    const int lane = gpu::lane_idx();
+    const int mine = static_cast<const int*>(p.in)[lane];
+    for (int round = 0; round < kShuffleRounds; ++round) {
+      const int value = gpu::shfl(mine, 5 * lane + round);
+      const float as_float = gpu::shfl(static_cast<float>(mine), 5 * lane + round);
+      static_cast<float*>(p.out)[round * kLanes + lane] =
+          as_float == static_cast<float>(value) ? as_float : -1.0F;
+    }
+  }
+};
+
+/// in: an int per lane. out: 32 x 32 ints; round r reads lane (lane xor r).
+struct ShuffleXor : KernelBase<kLanes> {
+  GPU_FN static void run(const Buffers& p, Nothing&) {
+    const int lane = gpu::lane_idx();
+    const int mine = static_cast<const int*>(p.in)[lane];
+    for (int mask = 0; mask < kLanes; ++mask) {
+      static_cast<int*>(p.out)[mask * kLanes + lane] = gpu::shfl_xor(mine, mask);
+    }
+  }
+};
+
+struct Chunk {
+  alignas(kCopyBytes) unsigned char bytes[kCopyBytes];
+};
+
+/// in: kCopyTiles x kCopyThreads chunks. out: the same, each tile's chunks backwards. Two stages,
+/// the next tile prefetched while one is read.
+struct CpAsync : KernelBase<kCopyThreads, Chunk[2][kCopyThreads]>{GPU_FN static void run(
+                     const Buffers& p, Shared& stages){const int t = gpu::thread_idx();
+const Chunk* in = static_cast<const Chunk*>(p.in);
+gpu::cp_async_16(&stages[0][t], &in[t]);
+gpu::cp_async_commit();
+for (int tile = 0; tile < kCopyTiles; ++tile) {
+  if (tile + 1 < kCopyTiles) {
+    gpu::cp_async_16(&stages[(tile + 1) % 2][t], &in[(tile + 1) * kCopyThreads + t]);
+  }
+  gpu::cp_async_commit();
+  gpu::cp_async_wait<1>();
+  gpu::sync_block();
+  static_cast<Chunk*>(p.out)[tile * kCopyThreads + t] = stages[tile % 2][kCopyThreads - 1 - t];
+  gpu::sync_block();
+}
+gpu::cp_async_wait<0>();
+}
+}
+;
+
+/// in: 32 chunks. out: 32 chunks, lane l's first l (modulo 17) bytes and then zeros.
+struct CpAsyncZfill : KernelBase<kLanes, Chunk[kLanes]> {
+  GPU_FN static void run(const Buffers& p, Shared& stage) {
+    const int lane = gpu::lane_idx();
+    gpu::cp_async_16_zfill(&stage[lane], static_cast<const Chunk*>(p.in) + lane,
+                           lane % kZfillSizes);
+    gpu::cp_async_commit();
+    gpu::cp_async_wait<0>();
+    static_cast<Chunk*>(p.out)[lane] = stage[lane];
+  }
+};
+
+/// in: A, B (halves) and C (floats), all row-major. out: kWmmaLayouts x A B + C, row-major.
+struct WmmaShared {
+  alignas(32) __half a[kMatrixElements];
+  alignas(32) __half b[kMatrixElements];
+  alignas(32) float c[kMatrixElements];
+};
+struct WmmaInput {
+  __half a[kMatrixElements];
+  __half b[kMatrixElements];
+  float c[kMatrixElements];
+};
+struct Wmma : KernelBase<kLanes, WmmaShared> {
+  GPU_FN static int at(int row, int col, bool col_major) {
+    return col_major ? col * kMatrixDim + row : row * kMatrixDim + col;
+  }
+
+  template <class LayoutA, class LayoutB>
+  GPU_FN static void multiply(const WmmaInput& in, float* out, Shared& shared,
+                              bool c_is_col_major) {
+    namespace w = gpu::wmma;
+    constexpr int kDim = kMatrixDim;
+    constexpr bool kColA = std::is_same_v<LayoutA, w::col_major>;
+    constexpr bool kColB = std::is_same_v<LayoutB, w::col_major>;
+    gpu::sync_warp();
+    for (int i = gpu::lane_idx(); i < kMatrixElements; i += kLanes) {
+      const int row = i / kDim;
+      const int col = i % kDim;
+      shared.a[at(row, col, kColA)] = in.a[i];
+      shared.b[at(row, col, kColB)] = in.b[i];
+      shared.c[at(row, col, c_is_col_major)] = in.c[i];
+    }
+    gpu::sync_warp();
+    w::fragment<w::matrix_a, kDim, kDim, kDim, __half, LayoutA> a;
+    w::fragment<w::matrix_b, kDim, kDim, kDim, __half, LayoutB> b;
+    w::fragment<w::accumulator, kDim, kDim, kDim, float> c;
+    w::fragment<w::accumulator, kDim, kDim, kDim, float> d;
+    const auto layout = c_is_col_major ? w::mem_col_major : w::mem_row_major;
+    w::load_matrix_sync(a, shared.a, kDim);
+    w::load_matrix_sync(b, shared.b, kDim);
+    w::load_matrix_sync(c, shared.c, kDim, layout);
+    w::fill_fragment(d, 0.0F);
+    w::mma_sync(d, a, b, d);
+    for (int i = 0; i < d.num_elements; ++i) d.x[i] += c.x[i];
+    gpu::sync_warp();
+    w::store_matrix_sync(shared.c, d, kDim, layout);
+    gpu::sync_warp();
+    for (int i = gpu::lane_idx(); i < kMatrixElements; i += kLanes) {
+      out[i] = shared.c[at(i / kDim, i % kDim, c_is_col_major)];
+    }
+  }
+
+  GPU_FN static void run(const Buffers& p, Shared& shared) {
+    namespace w = gpu::wmma;
+    const auto& in = *static_cast<const WmmaInput*>(p.in);
+    float* out = static_cast<float*>(p.out);
+    for (int c_layout = 0; c_layout < 2; ++c_layout) {
+      const bool col = c_layout == 1;
+      float* first = out + c_layout * (kWmmaLayouts / 2) * kMatrixElements;
+      multiply<w::row_major, w::row_major>(in, first, shared, col);
+      multiply<w::row_major, w::col_major>(in, first + kMatrixElements, shared, col);
+      multiply<w::col_major, w::row_major>(in, first + 2 * kMatrixElements, shared, col);
+      multiply<w::col_major, w::col_major>(in, first + 3 * kMatrixElements, shared, col);
+    }
+  }
+};
+
+/// Prints a line from one thread.
+struct Print : KernelBase<kLanes> {
+  GPU_FN static void run(const Buffers&, Nothing&) {
+    if (gpu::thread_idx() == 7) gpu::print("thread %d: %.4g\n", gpu::thread_idx(), 0.25);
+  }
+};
+
+template <class Op>
+fp8_sdpa::Status launch_elementwise(const Buffers& buffers, const gpu::Queue& queue) {
+  const int blocks = (buffers.count + 255) / 256;
+  return gpu::launch<Elementwise<Op>>(dim3(static_cast<unsigned>(blocks)), buffers, queue);
+}
+
+inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu::Queue& q) {
+  switch (primitive) {
+    case Primitive::kIndices:
+      return gpu::launch<Indices>(dim3(kIndexGrid[0], kIndexGrid[1], kIndexGrid[2]), b, q);
+    case Primitive::kSyncBlock: return gpu::launch<SyncBlock>(dim3(1), b, q);
+    case Primitive::kSyncWarp: return gpu::launch<SyncWarp>(dim3(1), b, q);
+    case Primitive::kNamedBarriers: return gpu::launch<NamedBarriers>(dim3(1), b, q);
+    case Primitive::kShuffle: return gpu::launch<ShuffleIndexed>(dim3(1), b, q);
+    case Primitive::kShuffleXor: return gpu::launch<ShuffleXor>(dim3(1), b, q);
+    case Primitive::kCpAsync: return gpu::launch<CpAsync>(dim3(1), b, q);
+    case Primitive::kCpAsyncZfill: return gpu::launch<CpAsyncZfill>(dim3(1), b, q);
+    case Primitive::kE4M3ToHalf: return launch_elementwise<E4M3ToHalf>(b, q);
+    case Primitive::kE5M2ToHalf: return launch_elementwise<E5M2ToHalf>(b, q);
+    case Primitive::kHalfToFloat: return launch_elementwise<HalfToFloat>(b, q);
+    case Primitive::kHalf2ToFloat2: return launch_elementwise<Half2ToFloat2>(b, q);
+    case Primitive::kFloatToHalf: return launch_elementwise<FloatToHalf>(b, q);
+    case Primitive::kFloat2ToHalf2: return launch_elementwise<Float2ToHalf2>(b, q);
+    case Primitive::kFloatToBFloat16: return launch_elementwise<FloatToBFloat16>(b, q);
+    case Primitive::kExp2: return launch_elementwise<Exp2>(b, q);
+    case Primitive::kLog2: return launch_elementwise<Log2>(b, q);
+    case Primitive::kMaxNan: return launch_elementwise<MaxNan>(b, q);
+    case Primitive::kFma: return launch_elementwise<Fma>(b, q);
+    case Primitive::kWmma: return gpu::launch<Wmma>(dim3(1), b, q);
+    case Primitive::kPrint: return gpu::launch<Print>(dim3(1), b, q);
+  }
+  return fp8_sdpa::invalid_argument("no such primitive");
+}
+
+}  // namespace conformance::inline GPU_BACKEND

@@ -1,0 +1,124 @@
+// What concerns several threads: indices, barriers, shuffles, asynchronous copies.
+#include <cstdint>
+#include <numeric>
+
+#include "tests/gpu_model/case_builder.hpp"
+
+namespace conformance {
+namespace {
+
+const std::vector<std::byte> kNoInput(1);
+
+std::vector<int> numbers(int count, int step) {
+  std::vector<int> values(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) values[i] = (i + 1) * step % 10007;
+  return values;
+}
+
+Case indices_case() {
+  std::vector<int> expected;
+  const auto [gx, gy, gz] = kIndexGrid;
+  for (unsigned z = 0; z < gz; ++z) {
+    for (unsigned y = 0; y < gy; ++y) {
+      for (unsigned x = 0; x < gx; ++x) {
+        for (int t = 0; t < kIndexThreads; ++t) {
+          const int fields[] = {t,
+                                t & 31,
+                                t >> 5,
+                                static_cast<int>(x),
+                                static_cast<int>(y),
+                                static_cast<int>(z),
+                                static_cast<int>(gx),
+                                static_cast<int>(gy),
+                                static_cast<int>(gz)};
+          expected.insert(expected.end(), std::begin(fields), std::end(fields));
+        }
+      }
+    }
+  }
+  return make_case("indices", Primitive::kIndices, kNoInput, expected, 0);
+}
+
+/// After each phase a thread holds what its partner held, plus the phase: with an even number of
+/// phases it ends with its own number and the sum of the phases.
+Case exchange_case(const char* name, Primitive primitive) {
+  static_assert(kBarrierPhases % 2 == 0);
+  std::vector<int> expected(kBarrierThreads);
+  std::iota(expected.begin(), expected.end(), kBarrierPhases * (kBarrierPhases - 1) / 2);
+  return make_case(name, primitive, kNoInput, expected, 0);
+}
+
+Case named_barriers_case() {
+  const auto in = numbers(kRingTiles * kRingConsumers, 31);
+  std::vector<int> expected(kRingConsumers, 0);
+  for (int tile = 0; tile < kRingTiles; ++tile) {
+    for (int i = 0; i < kRingConsumers; ++i) {
+      expected[i] += in[tile * kRingConsumers + kRingConsumers - 1 - i];
+    }
+  }
+  return make_case("named_barrier", Primitive::kNamedBarriers, in, expected, 0);
+}
+
+Case shuffle_case() {
+  const auto in = numbers(kLanes, 77);
+  std::vector<float> expected;
+  for (int round = 0; round < kShuffleRounds; ++round) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      expected.push_back(static_cast<float>(in[(5 * lane + round) % kLanes]));
+    }
+  }
+  return make_case("shfl", Primitive::kShuffle, in, expected, 0);
+}
+
+Case shuffle_xor_case() {
+  const auto in = numbers(kLanes, 77);
+  std::vector<int> expected;
+  for (int mask = 0; mask < kLanes; ++mask) {
+    for (int lane = 0; lane < kLanes; ++lane) expected.push_back(in[lane ^ mask]);
+  }
+  return make_case("shfl_xor", Primitive::kShuffleXor, in, expected, 0);
+}
+
+std::vector<std::uint8_t> some_bytes(int count) {
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) bytes[i] = static_cast<std::uint8_t>(i * 7 + i / 256 + 1);
+  return bytes;
+}
+
+Case cp_async_case() {
+  const auto in = some_bytes(kCopyTiles * kCopyThreads * kCopyBytes);
+  std::vector<std::uint8_t> expected(in.size());
+  for (int tile = 0; tile < kCopyTiles; ++tile) {
+    for (int chunk = 0; chunk < kCopyThreads; ++chunk) {
+      const int from = (tile * kCopyThreads + kCopyThreads - 1 - chunk) * kCopyBytes;
+      const int to = (tile * kCopyThreads + chunk) * kCopyBytes;
+      for (int i = 0; i < kCopyBytes; ++i) expected[to + i] = in[from + i];
+    }
+  }
+  return make_case("cp_async_16", Primitive::kCpAsync, in, expected, 0);
+}
+
+Case cp_async_zfill_case() {
+  const auto in = some_bytes(kLanes * kCopyBytes);
+  std::vector<std::uint8_t> expected(in.size());
+  for (int i = 0; i < kLanes * kCopyBytes; ++i) {
+    const bool copied = i % kCopyBytes < i / kCopyBytes % kZfillSizes;
+    expected[i] = copied ? in[i] : std::uint8_t{0};
+  }
+  return make_case("cp_async_16_zfill", Primitive::kCpAsyncZfill, in, expected, 0);
+}
+
+}  // namespace
+
+void add_thread_cases(std::vector<Case>& all) {
+  all.push_back(indices_case());
+  all.push_back(exchange_case("sync_block", Primitive::kSyncBlock));
+  all.push_back(exchange_case("sync_warp", Primitive::kSyncWarp));
+  all.push_back(named_barriers_case());
+  all.push_back(shuffle_case());
+  all.push_back(shuffle_xor_case());
+  all.push_back(cp_async_case());
+  all.push_back(cp_async_zfill_case());
+}
+
+}  // namespace conformance
