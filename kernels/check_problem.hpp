@@ -1,0 +1,13 @@
+// What every variant asks of a problem, whatever it serves.
+#pragma once
+
+#include "fp8_sdpa/problem.hpp"
+#include "fp8_sdpa/status.hpp"
+
+namespace fp8_sdpa::detail {
+
+/// Success, or kInvalidArgument with one line that names the field, its value and what would be
+/// right. Looks at the description alone: touches no memory behind the pointers.
+Status check_problem(const Problem& problem);
+
+}  // namespace fp8_sdpa::detail

@@ -1,0 +1,76 @@
+#include "fp8_sdpa/device.hpp"
+
+#include <string>
+
+#if FP8_SDPA_HAS_DEVICE
+#include <cuda_runtime_api.h>
+#endif
+
+namespace fp8_sdpa {
+
+Device host_executor(ExecutorOptions options) {
+  // The limits of the largest device that a kernel of this library is written for (sm_90).
+  constexpr int kSmVersion = 90;
+  constexpr std::size_t kSharedMemory = 227 * 1024;
+  Device device;
+  device.backend = Backend::kHost;
+  device.sm_version = kSmVersion;
+  device.sm_count = 1;
+  device.shared_memory_per_block = kSharedMemory;
+  device.name = "host executor";
+  device.executor = options;
+  return device;
+}
+
+#if FP8_SDPA_HAS_DEVICE
+namespace {
+
+Status query(int* value, cudaDeviceAttr attribute, int index) {
+  const cudaError_t error = cudaDeviceGetAttribute(value, attribute, index);
+  if (error == cudaSuccess) return {};
+  return {StatusCode::kDeviceError,
+          std::string("cudaDeviceGetAttribute: ") + cudaGetErrorString(error)};
+}
+
+}  // namespace
+
+Result<Device> current_device() {
+  Device device;
+  device.backend = Backend::kDevice;
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
+    return unsupported(std::string("no CUDA device: ") +
+                       (error == cudaSuccess ? "none found" : cudaGetErrorString(error)));
+  }
+  if (const cudaError_t error = cudaGetDevice(&device.index); error != cudaSuccess) {
+    return Status{StatusCode::kDeviceError,
+                  std::string("cudaGetDevice: ") + cudaGetErrorString(error)};
+  }
+  int major = 0;
+  int minor = 0;
+  int shared = 0;
+  for (const auto& [value, attribute] :
+       {std::pair{&major, cudaDevAttrComputeCapabilityMajor},
+        std::pair{&minor, cudaDevAttrComputeCapabilityMinor},
+        std::pair{&device.sm_count, cudaDevAttrMultiProcessorCount},
+        std::pair{&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin}}) {
+    if (Status s = query(value, attribute, device.index); !s.ok()) return s;
+  }
+  device.sm_version = 10 * major + minor;
+  device.shared_memory_per_block = static_cast<std::size_t>(shared);
+  cudaDeviceProp properties{};
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, device.index);
+      error != cudaSuccess) {
+    return Status{StatusCode::kDeviceError,
+                  std::string("cudaGetDeviceProperties: ") + cudaGetErrorString(error)};
+  }
+  device.name = properties.name;
+  return device;
+}
+#else
+Result<Device> current_device() {
+  return unsupported("this build has no device code: nvcc was not found when it was configured");
+}
+#endif
+
+}  // namespace fp8_sdpa

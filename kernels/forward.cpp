@@ -1,0 +1,60 @@
+#include "fp8_sdpa/forward.hpp"
+
+#include <string>
+
+#include "variant_impl.hpp"
+
+namespace fp8_sdpa {
+namespace {
+
+// The configured default if it serves the problem, else the first variant that does.
+Result<const Variant*> choose(const Problem& problem, const Device& device) {
+  Status first_reason;
+  const Result<const Variant*> configured = find_variant(stage_c_name(configured_toggles()));
+  if (configured.ok()) {
+    first_reason = (*configured)->supports(problem, device);
+    if (first_reason.ok()) return *configured;
+    if (first_reason.code() == StatusCode::kInvalidArgument) return first_reason;
+  }
+  for (const Variant& variant : variants()) {
+    const Status status = variant.supports(problem, device);
+    if (status.ok()) return &variant;
+    if (first_reason.ok()) first_reason = status;
+  }
+  return Status{first_reason.code(), "no variant serves this problem: " + first_reason.message()};
+}
+
+}  // namespace
+
+Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant) {
+  if (variant == nullptr) {
+    const Result<const Variant*> chosen = choose(problem, device);
+    if (!chosen.ok()) return chosen.status();
+    variant = *chosen;
+  } else if (Status s = variant->supports(problem, device); !s.ok()) {
+    return s;
+  }
+  Plan result;
+  result.problem_ = problem;
+  result.device_ = device;
+  result.variant_ = variant;
+  return result;
+}
+
+Status forward(const Plan& plan, void* /*workspace*/, CUstream_st* stream) {
+  const gpu::Queue queue{stream, &plan.device().executor};
+  const detail::VariantImpl& impl = *plan.variant().impl;
+  const detail::Launch launch =
+      plan.device().backend == Backend::kDevice ? impl.launch_device : impl.launch_host;
+  return launch(plan.problem(), queue);
+}
+
+Status forward(const Problem& problem, CUstream_st* stream) {
+  const Result<Device> device = current_device();
+  if (!device.ok()) return device.status();
+  const Result<Plan> made = plan(problem, *device);
+  if (!made.ok()) return made.status();
+  return forward(*made, nullptr, stream);
+}
+
+}  // namespace fp8_sdpa

@@ -1,0 +1,48 @@
+// Plan once per problem shape, then run as often as you like: on a stream, or captured in a CUDA
+// graph.
+#pragma once
+
+#include <cstddef>
+
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/problem.hpp"
+#include "fp8_sdpa/status.hpp"
+#include "fp8_sdpa/variant.hpp"
+
+struct CUstream_st;  // cudaStream_t is a pointer to it; no CUDA header is needed to include this
+                     // one
+
+namespace fp8_sdpa {
+
+/// A problem bound to a device and a variant. Cheap to copy; holds pointers into the caller's
+/// tensors.
+class Plan {
+ public:
+  const Problem& problem() const { return problem_; }
+  const Device& device() const { return device_; }
+  const Variant& variant() const { return *variant_; }
+  /// Bytes of device memory that forward() needs beside the tensors; 0 for the Stage C family.
+  std::size_t workspace_bytes() const { return 0; }
+
+ private:
+  friend Result<Plan> plan(const Problem&, const Device&, const Variant*);
+  Problem problem_;
+  Device device_;
+  const Variant* variant_ = nullptr;
+};
+
+/// Checks the problem, picks a variant (the configured default, else the first that serves the
+/// problem) unless one is given, and binds them. kInvalidArgument or kUnsupported, with the reason,
+/// before anything is launched.
+Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant = nullptr);
+
+/// Launches the plan on `stream`. Never synchronises, allocates on the device, prints or exits;
+/// capturable in a CUDA graph. On the host executor it returns when the kernel has run, and
+/// `stream` is ignored.
+Status forward(const Plan& plan, void* workspace, CUstream_st* stream);
+
+/// plan() and forward() in one call on the current CUDA device, with the library's own choice of
+/// variant.
+Status forward(const Problem& problem, CUstream_st* stream);
+
+}  // namespace fp8_sdpa

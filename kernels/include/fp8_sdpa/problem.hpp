@@ -1,0 +1,75 @@
+// The problem: O = softmax(scale * Q K^T + mask) V, forward, with FP8 Q, K and V.
+#pragma once
+
+#include <cstdint>
+
+namespace fp8_sdpa {
+
+/// Element types. FP8 formats are those of "FP8 Formats for Deep Learning" (arXiv 2209.05433,
+/// section 3).
+enum class Dtype : std::uint8_t { kE4M3, kE5M2, kHalf, kBFloat16 };
+
+/// Bytes of one element.
+constexpr int size_of(Dtype dtype) {
+  return dtype == Dtype::kE4M3 || dtype == Dtype::kE5M2 ? 1 : 2;
+}
+constexpr bool is_fp8(Dtype dtype) {
+  return size_of(dtype) == 1;
+}
+constexpr const char* name_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kE4M3: return "e4m3";
+    case Dtype::kE5M2: return "e5m2";
+    case Dtype::kHalf: return "half";
+    case Dtype::kBFloat16: return "bf16";
+  }
+  return "unknown";
+}
+
+/// Which keys a query sees. kCausal is aligned bottom-right: query i sees keys j <= i + seq_kv -
+/// seq_q.
+enum class Mask : std::uint8_t { kNone, kCausal };
+constexpr const char* name_of(Mask mask) {
+  return mask == Mask::kCausal ? "causal" : "none";
+}
+
+/// A (batch, head, seq, dim) view. Strides count elements. stride_dim is 1; a transposed V has
+/// stride_seq = 1 instead. The base pointer and every stride but the unit one are multiples of 16
+/// bytes.
+struct Tensor {
+  void* data = nullptr;
+  Dtype dtype = Dtype::kE4M3;
+  std::int64_t stride_batch = 0;
+  std::int64_t stride_head = 0;
+  std::int64_t stride_seq = 0;
+  std::int64_t stride_dim = 1;
+};
+
+/// Dequantisation scales, fp32, in the memory of the device that runs the kernel: x ~ code *
+/// descale. Read when the kernel runs, so a captured CUDA graph sees new values.
+struct Descales {
+  const float* q = nullptr;  ///< (batch, heads_q), contiguous
+  const float* k = nullptr;  ///< (batch, heads_kv), contiguous
+  const float* v = nullptr;  ///< (batch, heads_kv), contiguous
+};
+
+/// One attention problem: sizes, tensors, scales. Nothing here is owned.
+struct Problem {
+  int batch = 0;
+  int heads_q = 0;
+  int heads_kv = 0;  ///< divides heads_q (GQA, MQA)
+  std::int64_t seq_q = 0;
+  std::int64_t seq_kv = 0;
+  int head_dim = 0;
+  Tensor q;              ///< (batch, heads_q, seq_q, head_dim), FP8
+  Tensor k;              ///< (batch, heads_kv, seq_kv, head_dim), FP8
+  Tensor v;              ///< (batch, heads_kv, seq_kv, head_dim), FP8
+  Tensor o;              ///< (batch, heads_q, seq_q, head_dim), half or bf16; written
+  float* lse = nullptr;  ///< optional (batch, heads_q, seq_q), contiguous: natural-log-sum-exp of
+                         ///< the scaled scores
+  Descales descales;
+  float softmax_scale = 0.0F;  ///< usually 1 / sqrt(head_dim); > 0 and finite
+  Mask mask = Mask::kNone;
+};
+
+}  // namespace fp8_sdpa

@@ -1,0 +1,72 @@
+// The table of kernel variants. Tests, benchmarks, documents and command lines all enumerate this
+// one table.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/problem.hpp"
+#include "fp8_sdpa/status.hpp"
+
+namespace fp8_sdpa {
+
+/// The ladder's switches: which idea a Stage C variant uses. Other families leave them all off.
+struct Toggles {
+  bool kv_lut = false;       ///< USE_KV_LUT: dequantise K and V through a 256-entry lookup table
+  bool cp_async = false;     ///< USE_CP_ASYNC: double-buffered cp.async for the K/V tiles
+  bool vec_pv = false;       ///< USE_VEC_PV: vectorised P V (half2 loads, float2 accumulation)
+  bool wmma_pv = false;      ///< USE_WMMA_PV: tensor-core P V
+  bool warp_spec = false;    ///< USE_WARP_SPEC: producer and consumer warps
+  bool xor_swizzle = false;  ///< USE_XOR_SWIZZLE: XOR-swizzled shared memory
+
+  constexpr bool operator==(const Toggles&) const = default;
+};
+
+/// Why a combination of toggles is illegal, or success.
+Status check_toggles(const Toggles& toggles);
+
+/// The Stage C variant name of a legal combination:
+/// stage_c[_lut][_cp_async][_vec_pv|_wmma_pv][_warp_spec][_swizzle].
+std::string stage_c_name(const Toggles& toggles);
+
+enum class Family { kStageC };
+
+/// What one block of a variant asks of a multiprocessor, as the launch asks for it.
+struct Resources {
+  int threads = 0;
+  std::size_t shared_bytes = 0;  ///< dynamic shared memory: sizeof the kernel's Shared struct
+  int tile_m = 0;                ///< query rows per block
+  int tile_n = 0;                ///< keys per step
+};
+
+namespace detail {
+struct VariantImpl;
+}
+
+/// One kernel, compiled for every backend of this build.
+struct Variant {
+  std::string_view name;     ///< the stem: letters, digits, underscores
+  std::string_view summary;  ///< one line for people
+  Family family;
+  Toggles toggles;
+  Resources resources;
+  const detail::VariantImpl* impl;
+
+  /// Whether this variant can compute `problem` on `device`; if not, why. Pure host code: touches
+  /// no memory behind the problem's pointers and calls no CUDA function.
+  Status supports(const Problem& problem, const Device& device) const;
+};
+
+/// Every variant of this build.
+std::span<const Variant> variants();
+
+/// The variant of that name, or kInvalidArgument with the nearest names.
+Result<const Variant*> find_variant(std::string_view name);
+
+/// The combination that this build was configured with (the CMake cache options USE_*).
+Toggles configured_toggles();
+
+}  // namespace fp8_sdpa

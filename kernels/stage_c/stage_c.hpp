@@ -1,0 +1,20 @@
+// The Stage C family as the variant table sees it.
+#pragma once
+
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/problem.hpp"
+#include "fp8_sdpa/status.hpp"
+#include "gpu/queue.hpp"
+
+namespace fp8_sdpa::stage_c {
+
+/// What every Stage C variant serves: head_dim 64, no mask, heads_q == heads_kv, one FP8 format for
+/// Q, K and V, row-major V, sm_80 and newer.
+Status supports(const Problem& problem, const Device& device);
+
+/// Launches the variant of that tag on one backend. Instantiated once per tag and backend, in
+/// instances.cu.
+template <class Tag, Backend kBackend>
+Status launch(const Problem& problem, const gpu::Queue& queue);
+
+}  // namespace fp8_sdpa::stage_c
