@@ -1,0 +1,97 @@
+#include "reference/case.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "reference/qkv.hpp"
+
+namespace fp8_sdpa::reference {
+namespace {
+
+/// The largest norm of a row of `values`, (rows, head_dim). Rows that are not finite do not count.
+double largest_norm(const std::vector<float>& values, int head_dim) {
+  double largest = 0.0;
+  for (std::size_t start = 0; start < values.size(); start += static_cast<std::size_t>(head_dim)) {
+    double sum = 0.0;
+    for (std::size_t d = 0; d < static_cast<std::size_t>(head_dim); ++d) {
+      const double value = values[start + d];
+      sum += value * value;
+    }
+    if (std::isfinite(sum)) largest = std::max(largest, sum);
+  }
+  return std::sqrt(largest);
+}
+
+double largest_magnitude(const std::vector<float>& values) {
+  double largest = 0.0;
+  for (const float value : values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::fabs(static_cast<double>(value)));
+  }
+  return largest;
+}
+
+/// Quantises data.inputs and computes the references; the rest of `data` is filled in.
+std::shared_ptr<const CaseData> finish(CaseData data) {
+  const Shape& shape = data.shape;
+  const std::int64_t q_heads = std::int64_t{shape.batch} * shape.heads_q;
+  const std::int64_t kv_heads = std::int64_t{shape.batch} * shape.heads_kv;
+  data.q = quantise(data.inputs.q, q_heads, shape.seq_q * shape.head_dim, data.dtype);
+  data.k = quantise(data.inputs.k, kv_heads, shape.seq_kv * shape.head_dim, data.dtype);
+  data.v = quantise(data.inputs.v, kv_heads, shape.seq_kv * shape.head_dim, data.dtype);
+  const AttentionSizes sizes = sizes_of(shape);
+  data.reference_quantised = attention_fp64(
+      saturate_infinities(data.inputs.q, data.q), saturate_infinities(data.inputs.k, data.k),
+      saturate_infinities(data.inputs.v, data.v), sizes, data.softmax_scale);
+  const std::vector<float> q = dequantise(data.q);
+  const std::vector<float> k = dequantise(data.k);
+  const std::vector<float> v = dequantise(data.v);
+  data.reference_kernel = attention_fp64(q, k, v, sizes, data.softmax_scale);
+  data.max_abs_v = largest_magnitude(v);
+  data.score_bound = static_cast<double>(data.softmax_scale) * largest_norm(q, shape.head_dim) *
+                     largest_norm(k, shape.head_dim);
+  return std::make_shared<const CaseData>(std::move(data));
+}
+
+}  // namespace
+
+std::shared_ptr<const CaseData> make_case(const Shape& shape, std::uint64_t seed, Dtype dtype) {
+  CaseData data;
+  data.shape = shape;
+  data.seed = seed;
+  data.dtype = dtype;
+  data.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
+  Result<Inputs> inputs = draw_inputs(shape, seed);
+  if (!inputs.ok()) throw std::invalid_argument(inputs.status().message());
+  data.inputs = std::move(*inputs);
+  return finish(std::move(data));
+}
+
+Result<std::shared_ptr<const CaseData>> make_case(Qkv tensors, const std::string& name, Mask mask,
+                                                  Dtype dtype) {
+  try {
+    CaseData data;
+    data.shape.name = name;
+    data.shape.batch = tensors.sizes.batch;
+    data.shape.heads_q = tensors.sizes.heads_q;
+    data.shape.heads_kv = tensors.sizes.heads_kv;
+    data.shape.seq_q = tensors.sizes.seq_q;
+    data.shape.seq_kv = tensors.sizes.seq_kv;
+    data.shape.head_dim = tensors.sizes.head_dim;
+    data.shape.mask = mask;
+    data.shape.inputs.family = "file";
+    data.dtype = dtype;
+    data.drawn = false;
+    data.softmax_scale = tensors.softmax_scale;
+    data.inputs = std::move(tensors.inputs);
+    return finish(std::move(data));
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kOutOfMemory,
+                  name + ": not enough host memory for the references; use shorter tensors");
+  }
+}
+
+}  // namespace fp8_sdpa::reference

@@ -1,0 +1,53 @@
+// One case's data: what the variants that run on a (shape, seed) share.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "fp8_sdpa/problem.hpp"
+#include "fp8_sdpa/status.hpp"
+#include "reference/config.hpp"
+#include "reference/inputs.hpp"
+#include "reference/oracle.hpp"
+#include "reference/quantise.hpp"
+
+namespace fp8_sdpa::reference {
+
+struct Qkv;
+
+/// What does not change between the variants of one (shape, seed). Immutable once made; share it.
+struct CaseData {
+  Shape shape;
+  std::uint64_t seed = 0;
+  Dtype dtype = Dtype::kE4M3;  ///< of the codes
+  bool drawn = true;           ///< by seed; otherwise a user's tensors
+  float softmax_scale = 0.0F;
+  Inputs inputs;                  ///< unquantised
+  QuantisedTensor q, k, v;        ///< codes and descales
+  Attention reference_quantised;  ///< fp64 on the unquantised inputs: for the gates that include
+                                  ///< FP8 rounding. An infinite input stands for the finite value
+                                  ///< that it saturates to.
+  Attention reference_kernel;     ///< fp64 on the dequantised inputs: for the kernel's own error
+  double max_abs_v = 0.0;         ///< largest finite |V|, dequantised
+  double score_bound = 0.0;       ///< largest scale * ||q_i|| * ||k_j|| of any head, dequantised
+
+  /// Infinities of Q, K and V that were saturated.
+  std::int64_t saturated_infinities() const {
+    return q.saturated_infinities + k.saturated_infinities + v.saturated_infinities;
+  }
+};
+
+/// Draws the inputs of (shape, seed), with softmax scale 1 / sqrt(head_dim), and computes the
+/// references. @pre load_config() accepted the shape, or sizes are positive and heads_kv divides
+/// heads_q. Throws std::invalid_argument for an input family that find_input_family() does not
+/// know, and std::bad_alloc.
+std::shared_ptr<const CaseData> make_case(const Shape& shape, std::uint64_t seed,
+                                          Dtype dtype = Dtype::kE4M3);
+
+/// The same from tensors that load_qkv() read. `name` becomes the shape's name. kOutOfMemory if
+/// they do not fit.
+Result<std::shared_ptr<const CaseData>> make_case(Qkv tensors, const std::string& name, Mask mask,
+                                                  Dtype dtype = Dtype::kE4M3);
+
+}  // namespace fp8_sdpa::reference

@@ -1,0 +1,68 @@
+// Reading JSON that people wrote: whatever is wrong becomes one line with the file, the JSON
+// pointer, the value and what was expected.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8_sdpa/status.hpp"
+
+namespace fp8_sdpa::reference {
+
+using Json = nlohmann::json;
+using JsonPointer = nlohmann::json::json_pointer;
+
+/// Text for a one-line message: control characters escaped, cut after `limit` bytes.
+std::string one_line(std::string_view text, std::size_t limit = std::string_view::npos);
+
+/// A number as a message shows it: 6, 0.5, 1e+30.
+std::string text_of(double value);
+
+/// Whether `text` is [A-Za-z0-9_]+, as names of shapes, suites and variants are.
+bool is_name(std::string_view text);
+
+/// Parses JSON strictly: no comments, no duplicate keys, no numbers beyond double. `path` is used
+/// in the message alone.
+Result<Json> parse_json(const std::string& text, const std::string& path);
+
+/// Reads a whole file of at most `max_bytes`. kInvalidArgument, with the reason and `expected`,
+/// where that cannot be.
+Result<std::string> read_text_file(const std::string& path, std::size_t max_bytes,
+                                   const std::string& expected);
+
+/// Reads values out of a document and keeps the first thing that is wrong; after that it returns
+/// defaults, so that its callers need no error path of their own.
+class JsonReader {
+ public:
+  explicit JsonReader(const std::string& path) : path_(one_line(path)) {}
+
+  const Status& status() const { return status_; }
+  bool ok() const { return status_.ok(); }
+
+  /// Records "PATH: WHERE: GOT, expected EXPECTED", unless something was refused before.
+  void refuse(const std::string& where, const std::string& got, const std::string& expected);
+  void refuse(const JsonPointer& where, const Json& got, const std::string& expected);
+
+  /// Whether `value` is an object with every required key and none but those listed.
+  bool object(const Json& value, const JsonPointer& at, const std::vector<const char*>& required,
+              const std::vector<const char*>& optional = {});
+  /// The non-empty array parent[key], or nullptr.
+  const Json* array(const Json& parent, const JsonPointer& at, const char* key,
+                    const char* expected);
+  /// An integer in [low, high]; both are >= 0 or fit beside negative values in 64 bits.
+  std::int64_t integer(const Json& value, const JsonPointer& at, std::int64_t low,
+                       std::int64_t high);
+  /// A number in [low, high].
+  double number(const Json& value, const JsonPointer& at, double low, double high);
+  /// A string for which is_name() holds.
+  std::string name(const Json& value, const JsonPointer& at);
+
+ private:
+  std::string path_;
+  Status status_;
+};
+
+}  // namespace fp8_sdpa::reference

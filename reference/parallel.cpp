@@ -1,0 +1,42 @@
+#include "reference/parallel.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace fp8_sdpa::reference {
+
+void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& body, int threads) {
+  std::atomic<std::int64_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    try {
+      for (std::int64_t i = next++; i < count; i = next++) body(i);
+    } catch (...) {
+      next = count;
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  const std::int64_t wanted = std::min<std::int64_t>(threads > 0 ? threads : cores, count);
+  std::vector<std::jthread> helpers;
+  helpers.reserve(static_cast<std::size_t>(std::max<std::int64_t>(wanted, 1)));
+  for (std::int64_t i = 1; i < wanted; ++i) {
+    try {
+      helpers.emplace_back(work);
+    } catch (const std::system_error&) {
+      break;  // no more threads to be had: the ones there are do the work
+    }
+  }
+  work();
+  helpers.clear();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace fp8_sdpa::reference

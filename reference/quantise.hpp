@@ -1,0 +1,34 @@
+// Quantisation to FP8 with one scale per (batch, head), SPEC section 1.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fp8_sdpa/problem.hpp"
+
+namespace fp8_sdpa::reference {
+
+/// An FP8 tensor: value ~ codes[i] * descales[i / per_head].
+struct QuantisedTensor {
+  Dtype dtype = Dtype::kE4M3;
+  std::vector<std::uint8_t> codes;        ///< (batch, heads, seq, head_dim), contiguous
+  std::vector<float> descales;            ///< (batch, heads)
+  std::int64_t saturated_infinities = 0;  ///< infinities in the input, now the largest finite code
+};
+
+/// Quantises `values`, (batch, heads, per_head) contiguous with heads_total = batch * heads.
+/// descale = amax / max_finite(dtype) in fp32, 1 where that is 0; amax ignores NaN and infinities.
+/// code = encode_fp8(value / descale), divided in fp32. @pre values.size() == heads_total *
+/// per_head, is_fp8(dtype).
+QuantisedTensor quantise(const std::vector<float>& values, std::int64_t heads_total,
+                         std::int64_t per_head, Dtype dtype);
+
+/// codes[i] * descale, in fp32.
+std::vector<float> dequantise(const QuantisedTensor& tensor);
+
+/// `values` with each infinity replaced by the finite value that quantise() took it for. `tensor`
+/// is quantise()'s result for `values`.
+std::vector<float> saturate_infinities(const std::vector<float>& values,
+                                       const QuantisedTensor& tensor);
+
+}  // namespace fp8_sdpa::reference

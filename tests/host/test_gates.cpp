@@ -1,0 +1,239 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "reference/case.hpp"
+#include "reference/gates.hpp"
+#include "reference/half.hpp"
+
+namespace fp8_sdpa::reference {
+namespace {
+
+const Tolerances kTolerances{.max_abs_err = 0.06,
+                             .mean_abs_err = 0.02,
+                             .pct_bad = 1.0,
+                             .bad_threshold = 0.06,
+                             .rel_l2_quantised = 0.06,
+                             .abs_kernel = 0.01,
+                             .rel_l2_kernel = 0.005,
+                             .rel_l2_kernel_fp8_p = 0.04};
+
+Shape make_shape(std::int64_t seq, Mask mask = Mask::kNone, const char* family = "uniform") {
+  Shape shape;
+  shape.name = "test";
+  shape.batch = 1;
+  shape.heads_q = shape.heads_kv = 2;
+  shape.seq_q = shape.seq_kv = seq;
+  shape.head_dim = 64;
+  shape.mask = mask;
+  shape.inputs.family = family;
+  return shape;
+}
+
+JudgeContext context_of(const CaseData& data) {
+  JudgeContext context;
+  context.dtype = data.dtype;
+  context.max_abs_v = data.max_abs_v;
+  context.score_bound = data.score_bound;
+  return context;
+}
+
+std::vector<GateResult> judge_output(const CaseData& data, const std::vector<float>& o) {
+  return judge(compare(o, data.reference_quantised.o, data.shape, kTolerances.bad_threshold),
+               compare(o, data.reference_kernel.o, data.shape, kTolerances.bad_threshold),
+               data.shape, kTolerances, context_of(data));
+}
+
+std::string failures(const std::vector<GateResult>& gates) {
+  std::string names;
+  for (const GateResult& gate : gates) {
+    if (!gate.pass) names += (names.empty() ? "" : " ") + gate.name;
+  }
+  return names;
+}
+
+std::vector<float> rounded(std::vector<float> o, Dtype dtype) {
+  for (float& value : o) value = decode_16(encode_16(value, dtype), dtype);
+  return o;
+}
+
+// What an exact kernel with a rounded output gets: passes at every length, mask, family and format.
+TEST(Gates, AnExactKernelPasses) {
+  for (const Dtype dtype : {Dtype::kE4M3, Dtype::kE5M2}) {
+    for (const char* family : {"uniform", "normal"}) {
+      for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
+        for (const std::int64_t seq : {1, 7, 31, 32, 100, 512}) {
+          const auto data = make_case(make_shape(seq, mask, family), 1, dtype);
+          for (const Dtype output : {Dtype::kHalf, Dtype::kBFloat16}) {
+            const auto gates = judge_output(*data, rounded(data->reference_kernel.o, output));
+            std::string details;
+            for (const GateResult& gate : gates) details += gate.name + " " + gate.detail + "\n";
+            EXPECT_EQ(failures(gates), "")
+                << name_of(dtype) << " " << family << " " << name_of(mask) << " seq " << seq << " "
+                << name_of(output) << "\n"
+                << details;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Gates, ComeInOrderWithTheirThresholds) {
+  const auto data = make_case(make_shape(64), 0);
+  const auto gates = judge_output(*data, data->reference_kernel.o);
+  std::vector<std::string> names;
+  std::vector<double> thresholds;
+  for (const GateResult& gate : gates) {
+    names.push_back(gate.name);
+    thresholds.push_back(gate.threshold);
+    EXPECT_TRUE(gate.detail.empty());
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"max_abs_err", "mean_abs_err", "pct_bad", "rel_l2",
+                                             "kernel_abs", "kernel_rel_l2"}));
+  EXPECT_EQ(thresholds, (std::vector<double>{0.06, 0.02, 1.0, 0.06, 0.01, 0.005}));
+}
+
+// The reason for gate 4: on long sequences |O| is small.
+TEST(Gates, AllZerosFailAtEveryLength) {
+  for (const std::int64_t seq : {32, 512, 1024}) {
+    const auto data = make_case(make_shape(seq), 0);
+    const auto gates = judge_output(*data, std::vector<float>(data->reference_kernel.o.size()));
+    EXPECT_NE(failures(gates).find("rel_l2"), std::string::npos) << seq;
+    EXPECT_NE(failures(gates).find("kernel_rel_l2"), std::string::npos) << seq;
+  }
+}
+
+TEST(Gates, SmallWrongnessFails) {
+  const auto data = make_case(make_shape(512), 0);
+  const std::vector<float>& exact = data->reference_kernel.o;
+  std::vector<float> scaled = exact;
+  for (float& value : scaled) value *= 1.006F;
+  EXPECT_NE(failures(judge_output(*data, scaled)), "") << "0.6 % too large";
+  std::vector<float> one_row = exact;
+  std::fill_n(one_row.begin(), 64, 0.0F);
+  EXPECT_NE(failures(judge_output(*data, one_row)), "") << "one row of 1024 missing";
+  std::vector<float> swapped = exact;
+  std::swap_ranges(swapped.begin(), swapped.begin() + 512 * 64, swapped.begin() + 512 * 64);
+  EXPECT_NE(failures(judge_output(*data, swapped)), "") << "heads exchanged";
+  std::vector<float> nan = exact;
+  nan.back() = std::nanf("");
+  EXPECT_EQ(failures(judge_output(*data, nan)),
+            "max_abs_err mean_abs_err pct_bad rel_l2 kernel_abs kernel_rel_l2");
+}
+
+TEST(Gates, AFailureTellsWhereGotAndWant) {
+  const auto data = make_case(make_shape(32), 0);
+  std::vector<float> o = data->reference_kernel.o;
+  o[(32 + 5) * 64 + 7] = 3.0F;  // head 1, row 5, dim 7
+  for (const GateResult& gate : judge_output(*data, o)) {
+    if (gate.name != "kernel_abs") continue;
+    EXPECT_FALSE(gate.pass);
+    EXPECT_NE(gate.detail.find("batch 0, head 1, row 5, dim 7"), std::string::npos) << gate.detail;
+    EXPECT_NE(gate.detail.find("got 3, want "), std::string::npos) << gate.detail;
+    EXPECT_NE(gate.detail.find("is not < 0.01"), std::string::npos) << gate.detail;
+  }
+}
+
+TEST(Gates, NanNeverPasses) {
+  Metrics nan;
+  nan.max_abs_err = nan.mean_abs_err = nan.pct_bad = nan.rel_l2 =
+      std::numeric_limits<double>::quiet_NaN();
+  const Shape shape = make_shape(64);
+  for (const GateResult& gate : judge(nan, nan, shape, kTolerances, {})) {
+    EXPECT_FALSE(gate.pass) << gate.name;
+  }
+  Tolerances broken = kTolerances;
+  broken.rel_l2_kernel = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_NE(failures(judge({}, {}, shape, broken, {})), "");
+  // Even an infinite tolerance does not let a NaN output through.
+  Tolerances lax = kTolerances;
+  lax.max_abs_err = lax.mean_abs_err = lax.rel_l2_quantised = lax.abs_kernel = lax.rel_l2_kernel =
+      std::numeric_limits<double>::infinity();
+  lax.pct_bad = 100.0;
+  const auto data = make_case(shape, 0);
+  std::vector<float> o = data->reference_kernel.o;
+  o[0] = std::nanf("");
+  const Metrics metrics = compare(o, data->reference_kernel.o, shape, kTolerances.bad_threshold);
+  for (const GateResult& gate : judge(metrics, metrics, shape, lax, {})) {
+    EXPECT_FALSE(gate.pass) << gate.name;
+  }
+}
+
+TEST(Gates, BoundaryValuesAreAsSpecified) {
+  Metrics quantised;
+  quantised.max_abs_err = 0.06;
+  quantised.mean_abs_err = 0.02;
+  quantised.pct_bad = 1.0;
+  quantised.rel_l2 = 0.06;
+  Metrics kernel;
+  EXPECT_EQ(failures(judge(quantised, kernel, make_shape(64), kTolerances, {})), "");
+  kernel.max_abs_err = 0.01;
+  kernel.rel_l2 = 0.005;
+  EXPECT_EQ(failures(judge(quantised, kernel, make_shape(64), kTolerances, {})),
+            "kernel_abs kernel_rel_l2");
+}
+
+TEST(Gates, AbsoluteGatesAreForTheNamedShapes) {
+  const auto applies = [](const Shape& shape, JudgeContext context = {}) {
+    return absolute_gates_apply(shape, context);
+  };
+  EXPECT_TRUE(applies(make_shape(32)));
+  EXPECT_FALSE(applies(make_shape(31)));
+  EXPECT_FALSE(applies(make_shape(64, Mask::kCausal)));
+  EXPECT_FALSE(applies(make_shape(64, Mask::kNone, "normal")));
+  Shape wide = make_shape(64);
+  wide.inputs.high = 2.0;
+  EXPECT_FALSE(applies(wide));
+  EXPECT_FALSE(applies(make_shape(64), {.dtype = Dtype::kE5M2}));
+  EXPECT_FALSE(applies(make_shape(64), {.drawn = false}));
+}
+
+TEST(Gates, Fp8PHasItsOwnThreshold) {
+  Metrics kernel;
+  kernel.rel_l2 = 0.02;
+  EXPECT_EQ(failures(judge({}, kernel, make_shape(64), kTolerances, {})), "kernel_rel_l2");
+  EXPECT_EQ(failures(judge({}, kernel, make_shape(64), kTolerances, {.fp8_p = true})), "");
+}
+
+TEST(LseGate, SeesOneKeyTooFewAmong2048) {
+  const auto data = make_case(make_shape(32), 0);
+  const JudgeContext context = context_of(*data);
+  EXPECT_LT(lse_tolerance(64, context), std::log(2048.0 / 2047.0));
+  std::vector<float> lse = data->reference_kernel.lse;
+  const auto judged = [&](const std::vector<float>& got) {
+    return judge_lse(compare_lse(got, data->reference_kernel.lse, data->shape), data->shape,
+                     context);
+  };
+  EXPECT_TRUE(judged(lse).pass);
+  lse[33] += 5e-4F;
+  const GateResult gate = judged(lse);
+  EXPECT_EQ(gate.name, "lse");
+  EXPECT_FALSE(gate.pass);
+  EXPECT_NE(gate.detail.find("head 1, row 1"), std::string::npos) << gate.detail;
+  for (float& value : lse) value *= 1.442695F;  // log2 instead of ln
+  EXPECT_FALSE(judged(lse).pass);
+}
+
+TEST(Case, HoldsBothReferencesAndItsBounds) {
+  const auto data = make_case(make_shape(100), 3);
+  EXPECT_EQ(data->seed, 3U);
+  EXPECT_FLOAT_EQ(data->softmax_scale, 0.125F);
+  EXPECT_NE(data->reference_quantised.o, data->reference_kernel.o);
+  EXPECT_GT(data->max_abs_v, 0.99);
+  EXPECT_LE(data->max_abs_v, 1.0);
+  // Scores of 64-dim uniform(-1, 1): ||q|| ||k|| / 8 is 64 / 3 / 8 on average.
+  EXPECT_GT(data->score_bound, 64.0 / 3 / 8);
+  EXPECT_LT(data->score_bound, 8.0);
+  EXPECT_EQ(data->saturated_infinities(), 0);
+  Shape unknown = make_shape(8);
+  unknown.inputs.family = "nonsense";
+  EXPECT_THROW(static_cast<void>(make_case(unknown, 0)), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace fp8_sdpa::reference

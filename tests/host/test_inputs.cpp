@@ -1,0 +1,163 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "reference/distributions.hpp"
+#include "reference/inputs.hpp"
+#include "reference/philox.hpp"
+
+namespace fp8_sdpa::reference {
+namespace {
+
+Shape make_shape(const std::string& family) {
+  Shape shape;
+  shape.name = "test";
+  shape.batch = 2;
+  shape.heads_q = 4;
+  shape.heads_kv = 2;
+  shape.seq_q = 96;
+  shape.seq_kv = 80;
+  shape.head_dim = 64;
+  shape.inputs.family = family;
+  return shape;
+}
+
+/// FNV-1a over the bits of the values.
+std::uint64_t hash_of(const std::vector<float>& values) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const float value : values) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    for (int byte = 0; byte < 4; ++byte) {
+      hash = (hash ^ (bits >> (8 * byte) & 0xFF)) * 0x100000001b3U;
+    }
+  }
+  return hash;
+}
+
+TEST(Distributions, UniformIsExactAndExcludesItsEnd) {
+  EXPECT_EQ(uniform_from_word(0, -1.0, 1.0), -1.0F);
+  EXPECT_EQ(uniform_from_word(0x80000000U, -1.0, 1.0), 0.0F);
+  EXPECT_EQ(uniform_from_word(0xFFFFFFFFU, -1.0, 1.0), 1.0F - 0x1p-23F);
+  EXPECT_EQ(uniform_from_word(0xFFU, -1.0, 1.0), -1.0F) << "the low 8 bits are not used";
+  // Rounding to float would reach the end here.
+  EXPECT_LT(uniform_from_word(0xFFFFFFFFU, 1000.0, 1001.0), 1001.0F);
+}
+
+TEST(Distributions, LogAgreesWithTheLibrary) {
+  for (int i = 1; i < 20000; ++i) {
+    const double x = std::ldexp(1.0 + i / 20000.0, -(i % 60));
+    EXPECT_NEAR(portable_log(x), std::log(x), 1e-14 * std::max(1.0, std::fabs(std::log(x)))) << x;
+  }
+  EXPECT_EQ(portable_log(1.0), 0.0);
+}
+
+TEST(Distributions, NormalQuantileInvertsTheDistributionFunction) {
+  const auto distribution = [](double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); };
+  for (int i = 1; i < 4096; ++i) {
+    const double p = i / 4096.0;
+    EXPECT_NEAR(distribution(normal_quantile(p)), p, 1e-14);
+  }
+  for (int exponent = 2; exponent <= 33; ++exponent) {
+    const double p = std::ldexp(1.0, -exponent);
+    EXPECT_NEAR(distribution(normal_quantile(p)) / p, 1.0, 1e-12) << "2^-" << exponent;
+    EXPECT_NEAR(normal_quantile(1.0 - p), -normal_quantile(p), 1e-6) << "2^-" << exponent;
+  }
+}
+
+TEST(Distributions, NormalHasItsMoments) {
+  constexpr int kCount = 1 << 20;
+  const PhiloxStream stream(11, 0);
+  double sums[5] = {};
+  int beyond_2 = 0;
+  int beyond_4 = 0;
+  for (int i = 0; i < kCount; ++i) {
+    const double z = normal_from_word(stream.word(static_cast<std::uint64_t>(i)), 0.0, 1.0);
+    double power = 1.0;
+    for (double& sum : sums) {
+      sum += power;
+      power *= z;
+    }
+    beyond_2 += std::fabs(z) > 2.0 ? 1 : 0;
+    beyond_4 += std::fabs(z) > 4.0 ? 1 : 0;
+  }
+  // Five standard deviations of each estimate.
+  EXPECT_NEAR(sums[1] / kCount, 0.0, 5.0 / 1024);
+  EXPECT_NEAR(sums[2] / kCount, 1.0, 5.0 * std::sqrt(2.0) / 1024);
+  EXPECT_NEAR(sums[3] / kCount, 0.0, 5.0 * std::sqrt(15.0) / 1024);
+  EXPECT_NEAR(sums[4] / kCount, 3.0, 5.0 * std::sqrt(96.0) / 1024);
+  EXPECT_NEAR(beyond_2 / double{kCount}, 0.0455, 0.0011);
+  EXPECT_NEAR(beyond_4, 66.4, 41.0);
+  EXPECT_LT(std::fabs(normal_from_word(0, 0.0, 1.0)), 6.4F);
+  EXPECT_EQ(normal_from_word(0, 0.0, 1.0), -normal_from_word(0xFFFFFFFFU, 0.0, 1.0));
+}
+
+TEST(Inputs, HaveTheShapesSizes) {
+  const auto inputs = draw_inputs(make_shape("uniform"), 0);
+  ASSERT_TRUE(inputs.ok());
+  EXPECT_EQ(inputs->q.size(), 2U * 4 * 96 * 64);
+  EXPECT_EQ(inputs->k.size(), 2U * 2 * 80 * 64);
+  EXPECT_EQ(inputs->v.size(), 2U * 2 * 80 * 64);
+}
+
+TEST(Inputs, UniformFillsItsRange) {
+  Shape shape = make_shape("uniform");
+  shape.inputs.low = -3.0;
+  shape.inputs.high = 5.0;
+  const auto inputs = draw_inputs(shape, 0);
+  ASSERT_TRUE(inputs.ok());
+  const auto [low, high] = std::minmax_element(inputs->q.begin(), inputs->q.end());
+  EXPECT_GE(*low, -3.0F);
+  EXPECT_LT(*low, -2.99F);
+  EXPECT_LT(*high, 5.0F);
+  EXPECT_GT(*high, 4.99F);
+}
+
+TEST(Inputs, DependOnSeedAndOperandAlone) {
+  const Shape shape = make_shape("normal");
+  const auto a = draw_inputs(shape, 1);
+  const auto b = draw_inputs(shape, 1);
+  const auto c = draw_inputs(shape, 2);
+  ASSERT_TRUE(a.ok() && b.ok() && c.ok());
+  EXPECT_EQ(a->q, b->q);
+  EXPECT_NE(a->q, c->q);
+  EXPECT_NE(a->k, a->v);
+  // A longer tensor begins with the same elements: element i does not depend on the size.
+  Shape longer = shape;
+  longer.batch = 3;
+  const auto d = draw_inputs(longer, 1);
+  ASSERT_TRUE(d.ok());
+  EXPECT_TRUE(std::equal(a->v.begin(), a->v.end(), d->v.begin()));
+}
+
+// Committed results depend on these bits: they never change, on any platform.
+TEST(Inputs, BitsNeverChange) {
+  const auto uniform = draw_inputs(make_shape("uniform"), 2026);
+  const auto normal = draw_inputs(make_shape("normal"), 2026);
+  ASSERT_TRUE(uniform.ok() && normal.ok());
+  EXPECT_EQ(hash_of(uniform->q), 0x92bdf58863001044U);
+  EXPECT_EQ(hash_of(uniform->v), 0x48aee83c841ae71eU);
+  EXPECT_EQ(hash_of(normal->q), 0xfae7ed0ed4c6f7ceU);
+  EXPECT_EQ(hash_of(normal->k), 0x3cf41825c0eaed8eU);
+}
+
+TEST(Inputs, AnUnknownFamilyIsNamed) {
+  const auto inputs = draw_inputs(make_shape("gaussian"), 0);
+  ASSERT_FALSE(inputs.ok());
+  EXPECT_EQ(inputs.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(inputs.status().message().find("\"gaussian\""), std::string::npos);
+  EXPECT_NE(inputs.status().message().find("uniform, normal"), std::string::npos);
+}
+
+TEST(Inputs, EveryFamilyOfTheTableIsFound) {
+  for (const InputFamily& family : input_families()) {
+    ASSERT_NE(find_input_family(family.name), nullptr);
+    EXPECT_EQ(find_input_family(family.name)->draw, family.draw);
+  }
+  EXPECT_EQ(find_input_family(""), nullptr);
+}
+
+}  // namespace
+}  // namespace fp8_sdpa::reference
