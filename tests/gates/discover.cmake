@@ -1,0 +1,56 @@
+# Run by ctest each time it starts (TEST_INCLUDE_FILES): asks the gates binary what it would run with
+# the configuration of this moment, and adds one test per (backend, shape, variant), which covers
+# that case's seeds, and one per other test of the binary. A shape added to the configuration is
+# tested with no rebuild.
+#
+# SDPA_GATES, SDPA_GATES_LABELS and SDPA_GATES_TIMEOUT are set by the file that includes this one.
+#
+# A test is "skipped" only when all of its cases were: one that also passed or failed something is
+# what that something was.
+cmake_minimum_required(VERSION 3.25)
+set(all_skipped
+    "\\[  PASSED  \\] 0 tests\\.[\r\n]+(\\[  SKIPPED \\][^\r\n]*[\r\n]+)+$")
+
+function(add_gate name filter)
+  add_test(${name} ${SDPA_GATES} --gtest_filter=${filter})
+  set_tests_properties(
+    ${name} PROPERTIES LABELS "${SDPA_GATES_LABELS}" TIMEOUT ${SDPA_GATES_TIMEOUT}
+                       SKIP_REGULAR_EXPRESSION "${all_skipped}")
+endfunction()
+
+if(EXISTS ${SDPA_GATES})
+  execute_process(COMMAND ${SDPA_GATES} --gtest_list_tests OUTPUT_VARIABLE listing
+                  ERROR_QUIET RESULT_VARIABLE failed)
+  if(failed)
+    # gates.discovery runs the same command, fails and shows what the binary said.
+    set(listing "")
+  endif()
+  # "Suite." lines, each followed by "  Test  # GetParam() = ..." lines.
+  string(REGEX REPLACE "[\r\n]+" ";" lines "${listing}")
+  set(groups "")
+  foreach(line IN LISTS lines)
+    string(REGEX REPLACE " *#.*$" "" line "${line}")
+    if(line MATCHES "^([^ ]+\\.)$")
+      set(suite ${CMAKE_MATCH_1})
+    elseif(line MATCHES "^  (.+)$")
+      set(test ${suite}${CMAKE_MATCH_1})
+      if(test MATCHES "^(.*ForwardGate\\.Passes/.*)_seed[0-9]+_(.*)$")
+        set(group "${CMAKE_MATCH_1}_${CMAKE_MATCH_2}")
+      else()
+        set(group ${test})
+      endif()
+      string(REPLACE "Gates/ForwardGate.Passes/" "gate/" group ${group})
+      string(MAKE_C_IDENTIFIER ${group} key)
+      if(NOT DEFINED filter_${key})
+        list(APPEND groups ${group})
+        set(filter_${key} ${test})
+      else()
+        string(APPEND filter_${key} ":${test}")
+      endif()
+    endif()
+  endforeach()
+  foreach(group IN LISTS groups)
+    string(MAKE_C_IDENTIFIER ${group} key)
+    add_gate(${group} "${filter_${key}}")
+  endforeach()
+endif()

@@ -1,0 +1,95 @@
+#include "tests/gates/gate_cases.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+namespace fp8_sdpa::tests {
+
+const reference::Config& config() {
+  static const reference::Config loaded = [] {
+    const char* path = std::getenv("SDPA_CONFIG");
+    auto result = reference::load_config(path != nullptr ? path : FP8_SDPA_CONFIG_FILE);
+    if (!result.ok()) {
+      std::fprintf(stderr, "%s\n", result.status().message().c_str());
+      constexpr int kBadConfig = 2;
+      std::exit(kBadConfig);
+    }
+    return std::move(*result);
+  }();
+  return loaded;
+}
+
+Result<Device> device_of(Backend backend) {
+  if (backend == Backend::kDevice) return current_device();
+#if FP8_SDPA_HAS_HOST
+  return host_executor();
+#else
+  return unsupported("this build has no host executor (SDPA_HOST_EXECUTOR=OFF)");
+#endif
+}
+
+bool use_backend(Backend backend, Device* device) {
+  static const std::map<Backend, Result<Device>> devices = {
+      {Backend::kHost, device_of(Backend::kHost)}, {Backend::kDevice, device_of(Backend::kDevice)}};
+  const Result<Device>& found = devices.at(backend);
+  if (found.ok()) {
+    *device = *found;
+    return true;
+  }
+  const char* required = std::getenv("SDPA_REQUIRE_GPU");
+  if (required != nullptr && std::string(required) == "1") {
+    ADD_FAILURE() << "SDPA_REQUIRE_GPU=1, but " << found.status().message();
+  } else {
+    [](const std::string& reason) { GTEST_SKIP() << reason; }(found.status().message());
+  }
+  return false;
+}
+
+std::shared_ptr<const reference::CaseData> case_data(const reference::Shape& shape,
+                                                     std::uint64_t seed, Dtype dtype) {
+  using Key = std::tuple<std::string, std::uint64_t, Dtype>;
+  static std::mutex mutex;
+  static std::map<Key, std::shared_ptr<const reference::CaseData>> cache;
+  const std::lock_guard lock(mutex);
+  auto& entry = cache[{shape.name, seed, dtype}];
+  if (entry == nullptr) entry = reference::make_case(shape, seed, dtype);
+  return entry;
+}
+
+reference::Shape make_shape(int batch, int heads, std::int64_t seq_q, std::int64_t seq_kv,
+                            int head_dim) {
+  reference::Shape shape;
+  shape.name = "b" + std::to_string(batch) + "_h" + std::to_string(heads) + "_q" +
+               std::to_string(seq_q) + "_kv" + std::to_string(seq_kv) + "_d" +
+               std::to_string(head_dim);
+  shape.batch = batch;
+  shape.heads_q = shape.heads_kv = heads;
+  shape.seq_q = seq_q;
+  shape.seq_kv = seq_kv;
+  shape.head_dim = head_dim;
+  return shape;
+}
+
+void expect_pass(const Variant& variant, const reference::CaseData& data, const Device& device,
+                 const reference::CheckOptions& options) {
+  const auto result = reference::check(variant, data, device, config().tolerances, options);
+  ASSERT_TRUE(result.ok()) << variant.name << ": " << result.status().message();
+  EXPECT_TRUE(result->pass) << variant.name << ": " << result->failure();
+  EXPECT_FALSE(result->gates.empty()) << "no gate judged " << variant.name;
+}
+
+std::vector<const Variant*> all_variants() {
+  std::vector<const Variant*> all;
+  for (const Variant& variant : variants()) all.push_back(&variant);
+  return all;
+}
+
+std::string name_of_parameter(const testing::TestParamInfo<BackendVariant>& info) {
+  const auto& [backend, variant] = info.param;
+  return std::string(name_of(backend)) + "_" + std::string(variant->name);
+}
+
+}  // namespace fp8_sdpa::tests

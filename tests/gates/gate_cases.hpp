@@ -1,0 +1,55 @@
+// What the gate tests run over: every variant, on each backend, with the reference data of a case
+// shared by all of them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/variant.hpp"
+#include "reference/check.hpp"
+#include "reference/config.hpp"
+
+namespace fp8_sdpa::tests {
+
+/// The configuration under test: SDPA_CONFIG, else the repository's config_forward.json. Ends the
+/// process with exit code 2 and the reader's one line when the file is malformed: nothing is run.
+const reference::Config& config();
+
+/// The device of a backend, or the reason why it cannot be used here.
+Result<Device> device_of(Backend backend);
+
+/// Skips the calling test when the backend cannot be used, with the reason; with SDPA_REQUIRE_GPU=1
+/// fails it instead. Returns whether the test may go on.
+bool use_backend(Backend backend, Device* device);
+
+/// Inputs and references of (shape, seed, dtype), made once per process.
+std::shared_ptr<const reference::CaseData> case_data(const reference::Shape& shape,
+                                                     std::uint64_t seed,
+                                                     Dtype dtype = Dtype::kE4M3);
+
+/// A shape of the ladder's kind by its sizes, with uniform(-1, 1) inputs.
+reference::Shape make_shape(int batch, int heads, std::int64_t seq_q, std::int64_t seq_kv,
+                            int head_dim = 64);
+
+/// Runs the gates and turns a failure, or a variant that declines, into a gtest failure.
+void expect_pass(const Variant& variant, const reference::CaseData& data, const Device& device,
+                 const reference::CheckOptions& options = {});
+
+/// Both backends, as gtest parameters.
+inline const std::vector<Backend> kBackends = {Backend::kHost, Backend::kDevice};
+
+/// All variants, as gtest parameters.
+std::vector<const Variant*> all_variants();
+
+/// (backend, variant), named "<backend>_<variant>".
+using BackendVariant = std::tuple<Backend, const Variant*>;
+std::string name_of_parameter(const testing::TestParamInfo<BackendVariant>& info);
+
+}  // namespace fp8_sdpa::tests

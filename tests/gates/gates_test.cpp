@@ -1,0 +1,68 @@
+// SPEC section 3: every variant on every shape and seed of the configuration, on each backend. The
+// list is made when the binary starts, so that a shape added to the file is tested with no rebuild.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <ostream>
+
+#include "tests/gates/gate_cases.hpp"
+
+namespace fp8_sdpa::tests {
+
+struct GateCase {
+  Backend backend;
+  const reference::Shape* shape;
+  std::uint64_t seed;
+  const Variant* variant;
+};
+
+void PrintTo(const GateCase& c, std::ostream* os) {
+  *os << name_of(c.backend) << " " << c.shape->name << " seed=" << c.seed << " " << c.variant->name;
+}
+
+namespace {
+
+// The host executor is for correctness, not size: by default it runs shapes up to this many scores,
+// which holds every path of the kernels. SDPA_ALL_SHAPES=1 runs the rest there too.
+constexpr std::int64_t kHostScores = std::int64_t{1} * 8 * 512 * 512;
+
+bool is_for(Backend backend, const reference::Shape& shape) {
+  const char* all = std::getenv("SDPA_ALL_SHAPES");
+  if (backend == Backend::kDevice || (all != nullptr && std::string(all) == "1")) return true;
+  return std::int64_t{shape.batch} * shape.heads_q * shape.seq_q * shape.seq_kv <= kHostScores;
+}
+
+std::vector<GateCase> gate_cases() {
+  std::vector<GateCase> cases;
+  for (const Backend backend : kBackends) {
+    for (const reference::Shape& shape : config().shapes) {
+      if (!is_for(backend, shape)) continue;
+      for (const std::uint64_t seed : config().seeds) {
+        for (const Variant* variant : all_variants()) {
+          cases.push_back({backend, &shape, seed, variant});
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+std::string name_of_case(const testing::TestParamInfo<GateCase>& info) {
+  const GateCase& c = info.param;
+  return std::string(name_of(c.backend)) + "_" + c.shape->name + "_seed" + std::to_string(c.seed) +
+         "_" + std::string(c.variant->name);
+}
+
+class ForwardGate : public testing::TestWithParam<GateCase> {};
+
+TEST_P(ForwardGate, Passes) {
+  Device device;
+  if (!use_backend(GetParam().backend, &device)) return;
+  const auto data = case_data(*GetParam().shape, GetParam().seed);
+  expect_pass(*GetParam().variant, *data, device);
+}
+
+INSTANTIATE_TEST_SUITE_P(Gates, ForwardGate, testing::ValuesIn(gate_cases()), name_of_case);
+
+}  // namespace
+}  // namespace fp8_sdpa::tests

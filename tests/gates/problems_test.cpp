@@ -1,0 +1,65 @@
+// What the named shapes do not ask: partial tiles, S_q != S_kv, both FP8 formats, both outputs,
+// both layouts.
+#include <gtest/gtest.h>
+
+#include "tests/gates/gate_cases.hpp"
+
+namespace fp8_sdpa::tests {
+namespace {
+
+class Problems : public testing::TestWithParam<BackendVariant> {
+ protected:
+  void SetUp() override { ready_ = use_backend(std::get<0>(GetParam()), &device_); }
+  const Variant& variant() const { return *std::get<1>(GetParam()); }
+
+  bool ready_ = false;
+  Device device_;
+};
+
+// Every length around the tile sizes, as many queries as keys.
+TEST_P(Problems, EveryLengthAroundTheTiles) {
+  if (!ready_) return;
+  for (const int seq : {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 97, 127, 128, 129}) {
+    SCOPED_TRACE(seq);
+    expect_pass(variant(), *case_data(make_shape(1, 2, seq, seq), 3), device_);
+  }
+}
+
+TEST_P(Problems, MoreKeysThanQueriesAndFewer) {
+  if (!ready_) return;
+  for (const auto& [seq_q, seq_kv] : {std::pair{1, 129}, {113, 203}, {70, 1}, {33, 32}, {32, 33}}) {
+    SCOPED_TRACE(testing::Message() << seq_q << " x " << seq_kv);
+    expect_pass(variant(), *case_data(make_shape(2, 3, seq_q, seq_kv), 4), device_);
+  }
+}
+
+TEST_P(Problems, BothFormatsOutputsAndLayouts) {
+  if (!ready_) return;
+  for (const Dtype input : {Dtype::kE4M3, Dtype::kE5M2}) {
+    for (const Dtype output : {Dtype::kHalf, Dtype::kBFloat16}) {
+      for (const bool sequence_major : {false, true}) {
+        SCOPED_TRACE(testing::Message() << name_of(input) << " -> " << name_of(output)
+                                        << (sequence_major ? " (B,S,H,D)" : " (B,H,S,D)"));
+        reference::CheckOptions options;
+        options.output = output;
+        options.sequence_major = sequence_major;
+        expect_pass(variant(), *case_data(make_shape(2, 2, 77, 77), 5, input), device_, options);
+      }
+    }
+  }
+}
+
+TEST_P(Problems, WithoutLse) {
+  if (!ready_) return;
+  reference::CheckOptions options;
+  options.lse = false;
+  expect_pass(variant(), *case_data(make_shape(1, 1, 40, 40), 6), device_, options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Gates, Problems,
+                         testing::Combine(testing::ValuesIn(kBackends),
+                                          testing::ValuesIn(all_variants())),
+                         name_of_parameter);
+
+}  // namespace
+}  // namespace fp8_sdpa::tests
