@@ -1,0 +1,284 @@
+// fp8_sdpa_bench: the Google Benchmark suite. Registered when it runs, from the table of variants
+// and the configuration:
+//   forward/<variant>/<shape>         CUDA events around each launch, L2 warm
+//   forward/<variant>/<shape>/cold    the same, L2 flushed before each launch
+//   forward/<variant>/<shape>/graph   per launch of a CUDA graph
+//   host_executor/<variant>/<shape>   with --host_executor: the harness's own speed
+// Every one of them judges its variant first; see gated_cases.hpp.
+#include <benchmark/benchmark.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/build_info.hpp"
+#include "benchmarks/device_choice.hpp"
+#include "benchmarks/device_info.hpp"
+#include "benchmarks/exit_codes.hpp"
+#include "benchmarks/gated_cases.hpp"
+#include "benchmarks/paths.hpp"
+#include "benchmarks/results.hpp"
+#include "benchmarks/runner_options.hpp"
+#include "benchmarks/timer.hpp"
+#include "reference/json_reader.hpp"
+
+namespace {
+
+using namespace fp8_sdpa;
+using namespace fp8_sdpa::bench;
+using reference::Shape;
+
+constexpr double kMicroseconds = 1e6;
+
+int refuse(const std::string& message) {
+  std::fprintf(stderr, "fp8_sdpa_bench: %s\n", message.c_str());
+  return kExitBadUsage;
+}
+
+/// What all benchmarks of one backend share.
+struct Suite {
+  reference::Config config;
+  GatedCases cases;
+  Suite(const reference::Config& c, const Device& device) : config(c), cases(c, device) {}
+
+  bool failed() const { return cases.any_failed() || failed_later; }
+  bool failed_later = false;  ///< after the gates: a launch error, or an output that changed
+};
+
+void skip(benchmark::State& state, Suite& suite, const Status& status) {
+  suite.failed_later = true;
+  state.SkipWithError(status.message().c_str());
+}
+
+void set_counters(benchmark::State& state, const std::vector<double>& samples_us,
+                  const Shape& shape, Method method) {
+  constexpr double kTera = 1e12;
+  const Summary summary = summarise(samples_us);
+  state.counters["p50_us"] = summary.p50;
+  state.counters["p90_us"] = summary.p90;
+  state.counters["mean_us"] = summary.mean;
+  state.counters["std_us"] = summary.std;
+  state.counters["tflops"] = flop_count(shape) / (summary.p50 / kMicroseconds) / kTera;
+  if (method == Method::kGraphWarm) state.counters["graph_us"] = summary.p50;
+}
+
+/// One repetition: judge, warm up, time each launch, and look at the output again.
+void time_forward(benchmark::State& state, Suite& suite, const Variant& variant, const Shape& shape,
+                  Method method) {
+  const auto launch = suite.cases.launch(variant, shape);
+  if (!launch.ok()) return skip(state, suite, launch.status());
+  if (Status s = launch->check_fresh_run(); !s.ok()) return skip(state, suite, s);
+  auto timer = LaunchTimer::make(launch->plan, method);
+  if (!timer.ok()) return skip(state, suite, timer.status());
+  if (Status s = timer->warm_up(suite.config.timing.warmup_iters); !s.ok()) {
+    return skip(state, suite, s);
+  }
+  std::vector<double> samples_us;
+  for (auto _ : state) {
+    const auto sample = timer->sample_us();
+    if (!sample.ok()) {
+      skip(state, suite, sample.status());
+      break;
+    }
+    samples_us.push_back(*sample);
+    state.SetIterationTime(*sample / kMicroseconds);
+  }
+  if (samples_us.empty()) return;
+  if (Status s = launch->check_output(); !s.ok()) return skip(state, suite, s);
+  set_counters(state, samples_us, shape, method);
+}
+
+/// Wall time of the host executor: how fast the harness is, and nothing about a GPU.
+void time_host_executor(benchmark::State& state, Suite& suite, const Variant& variant,
+                        const Shape& shape) {
+  const auto launch = suite.cases.launch(variant, shape);
+  if (!launch.ok()) return skip(state, suite, launch.status());
+  for (auto _ : state) {
+    if (Status s = forward(launch->plan, nullptr, nullptr); !s.ok()) {
+      skip(state, suite, s);
+      break;
+    }
+  }
+  if (Status s = launch->check_output(); !s.ok()) skip(state, suite, s);
+}
+
+/// Calls `use` for each (variant, shape) that the device serves, shape by shape.
+template <class Use>
+void for_each_pair(const std::vector<Shape>& shapes, const Device& device, const Use& use) {
+  for (const Shape& shape : shapes) {
+    for (const Variant& variant : variants()) {
+      const Status served = variant.supports(problem_of(shape, Dtype::kE4M3), device);
+      if (served.ok()) {
+        use(variant, shape);
+      } else {
+        std::fprintf(stderr, "note: %s declines %s: %s\n", std::string(variant.name).c_str(),
+                     shape.name.c_str(), served.message().c_str());
+      }
+    }
+  }
+}
+
+void register_forward(Suite& suite, const Device& device) {
+  constexpr std::pair<Method, const char*> kSeries[] = {
+      {Method::kEventsWarm, ""}, {Method::kEventsCold, "/cold"}, {Method::kGraphWarm, "/graph"}};
+  for_each_pair(suite.config.shapes, device, [&](const Variant& variant, const Shape& shape) {
+    for (const auto& [method, suffix] : kSeries) {
+      const std::string name = "forward/" + std::string(variant.name) + "/" + shape.name + suffix;
+      benchmark::RegisterBenchmark(
+          name.c_str(),
+          [&suite, &variant, shape, method = method](benchmark::State& state) {
+            time_forward(state, suite, variant, shape, method);
+          })
+          ->UseManualTime()
+          ->Iterations(suite.config.timing.timed_iters)
+          ->Unit(benchmark::kMicrosecond);
+    }
+  });
+}
+
+void register_host_executor(Suite& suite, const Device& device) {
+  std::vector<Shape> shapes;
+  for (const Shape& shape : suite.config.shapes) {
+    if (score_count(shape) <= kHostScoreLimit) shapes.push_back(shape);
+  }
+  for_each_pair(shapes, device, [&](const Variant& variant, const Shape& shape) {
+    const std::string name = "host_executor/" + std::string(variant.name) + "/" + shape.name;
+    benchmark::RegisterBenchmark(name.c_str(),
+                                 [&suite, &variant, shape](benchmark::State& state) {
+                                   time_host_executor(state, suite, variant, shape);
+                                 })
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
+  });
+}
+
+/// The run's device and build, as the JSON's context.
+void add_context(const Device& device, const DeviceInfo* info) {
+  const BuildInfo build = this_build();
+  const auto add = [](const std::string& key, const std::string& value) {
+    benchmark::AddCustomContext(key, value);
+  };
+  const auto megahertz = [](const std::optional<int>& clock) {
+    return clock ? std::to_string(*clock) : std::string("unknown");
+  };
+  add("backend", name_of(device.backend));
+  add("device_name", device.name);
+  if (info != nullptr) {
+    add("sm_version", std::to_string(info->sm_version));
+    add("cuda_version", info->cuda_version);
+    add("driver_version", info->nvml.driver_version.value_or("unknown"));
+    add("sm_clock_mhz", megahertz(info->nvml.sm_clock_mhz));
+    add("sm_clock_max_mhz", megahertz(info->nvml.sm_clock_max_mhz));
+    add("memory_clock_mhz", megahertz(info->nvml.memory_clock_mhz));
+    add("memory_clock_max_mhz", megahertz(info->nvml.memory_clock_max_mhz));
+    add("power_limit_watts", info->nvml.power_limit_watts
+                                 ? reference::text_of(*info->nvml.power_limit_watts)
+                                 : "unknown");
+  }
+  add("git_sha", build.git_sha);
+  add("git_branch", build.git_branch);
+  add("git_dirty", build.git_dirty ? "true" : "false");
+  add("toggles", describe(build.toggles));
+  add("debug_print", build.debug_print ? "1" : "0");
+  add("compiler", build.compiler);
+  add("cuda_compiler", build.cuda_compiler);
+  add("cuda_archs", build.cuda_archs);
+  add("build_type", build.build_type);
+}
+
+struct BenchOptions {
+  std::string config = default_config_path();
+  bool host_executor = false;
+  std::vector<std::string> rest;  ///< Google Benchmark's
+};
+
+Result<BenchOptions> parse(int argc, char** argv, std::string& help) {
+  BenchOptions options;
+  CLI::App app(
+      "Times attention kernels that have passed their gates. Takes the --benchmark_* "
+      "flags of Google Benchmark too: --benchmark_filter=REGEX, --benchmark_out=FILE, "
+      "--benchmark_repetitions=N, --benchmark_list_tests.",
+      "fp8_sdpa_bench");
+  app.add_option("--config", options.config, "Configuration file")->capture_default_str();
+  app.add_flag("--host_executor", options.host_executor,
+               "Also time the host executor itself (the speed of the harness)");
+  app.allow_extras();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    help = app.help();
+  } catch (const CLI::ParseError& error) {
+    return invalid_argument(reference::one_line(error.what()) + " (see --help)");
+  }
+  options.rest = app.remaining();
+  for (const std::string& argument : options.rest) {
+    // Google Benchmark's own complaint would be several lines.
+    if (argument.rfind("--benchmark_", 0) != 0 && argument.rfind("--v=", 0) != 0) {
+      return invalid_argument("unknown argument " + reference::one_line(argument) +
+                              ", expected --config, --host_executor or --benchmark_*");
+    }
+  }
+  return options;
+}
+
+/// Hands Google Benchmark its flags and runs what is registered.
+int run_registered(const BenchOptions& options, char* program) {
+  std::vector<std::string> rest = options.rest;
+  std::vector<char*> arguments = {program};
+  for (std::string& argument : rest) arguments.push_back(argument.data());
+  int count = static_cast<int>(arguments.size());
+  benchmark::Initialize(&count, arguments.data());
+  if (count > 1) return refuse("unknown flag " + reference::one_line(arguments[1]));
+  const std::size_t run = benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return run > 0 ? kExitPass : refuse("--benchmark_filter matches no benchmark");
+}
+
+int run_tool(int argc, char** argv) {
+  std::string help;
+  const auto options = parse(argc, argv, help);
+  if (!options.ok()) return refuse(options.status().message());
+  if (!help.empty()) {
+    std::fputs(help.c_str(), stdout);
+    return kExitPass;
+  }
+  const auto config = reference::load_config(options->config);
+  if (!config.ok()) return refuse(config.status().message());
+  const auto choice = choose_device("auto", current_device(), process_environment());
+  if (!choice.ok()) return refuse(choice.status().message());
+  const bool gpu = choice->device.backend == Backend::kDevice;
+  if (!gpu && !options->host_executor) {
+    std::fprintf(stderr, "performance needs a GPU (%s); --host_executor times the harness itself\n",
+                 choice->no_gpu_reason.c_str());
+    return kExitPass;
+  }
+  Suite on_device(*config, choice->device);
+  Suite on_host(*config, host_executor());
+  if (gpu) {
+    const auto info = describe(choice->device);
+    if (!info.ok()) return refuse(info.status().message());
+    add_context(choice->device, &*info);
+    register_forward(on_device, choice->device);
+  } else {
+    add_context(host_executor(), nullptr);
+  }
+  if (options->host_executor) register_host_executor(on_host, host_executor());
+  const int exit_code = run_registered(*options, argv[0]);
+  // Google Benchmark ends well after SkipWithError; a failed gate must not.
+  const bool failed = on_device.failed() || on_host.failed();
+  return failed ? kExitFail : exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run_tool(argc, argv);
+  } catch (const std::exception& error) {
+    return refuse(error.what());
+  }
+}

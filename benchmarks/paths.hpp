@@ -1,0 +1,18 @@
+// Files that the build compiled in by their path, also in a build tree that was moved or copied to
+// another machine.
+#pragma once
+
+#include <string>
+
+namespace fp8_sdpa::bench {
+
+/// The configuration: the source tree's, or ./config_forward.json where that is gone.
+std::string default_config_path();
+
+/// The folder of the JSON Schemas: the source tree's, or ./benchmarks/schemas.
+std::string default_schema_folder();
+
+/// The compiler's report: the build tree's, or where it is seen from the running binary.
+std::string default_ptxas_report_path();
+
+}  // namespace fp8_sdpa::bench

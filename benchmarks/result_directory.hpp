@@ -1,0 +1,51 @@
+// A folder that a run writes its result files into.
+#pragma once
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "fp8_sdpa/status.hpp"
+
+namespace fp8_sdpa::bench {
+
+/// Where results go unless a command line says otherwise.
+inline constexpr const char* kResultRoot = "results/fp8_wmma_baseline";
+
+/// "20261120-220710" of a point in time, in UTC: the name of a result folder.
+std::string folder_name(std::time_t when);
+
+/// "2026-11-20T22:07:10Z": the `timestamp` of a result file.
+std::string iso_timestamp(std::time_t when);
+
+/// A folder, proved writable when it is opened. If nothing was written into it, the folders that
+/// opening it made are removed again.
+class ResultDirectory {
+ public:
+  /// Opens `path`, making it and its parents as needed. An existing folder is reused, and files of
+  /// the same names are replaced. kInvalidArgument, in one line, if it cannot be written.
+  static Result<ResultDirectory> open(const std::string& path);
+
+  /// Opens a new folder `root`/<YYYYMMDD-HHMMSS> that no other run has.
+  static Result<ResultDirectory> open_new(const std::string& root);
+
+  ResultDirectory(ResultDirectory&& other) noexcept;
+  ResultDirectory& operator=(ResultDirectory&&) = delete;
+  ~ResultDirectory();
+
+  const std::string& path() const { return path_; }
+
+  /// Writes `document` as the file `name`: to a temporary name in the same folder, synchronised to
+  /// the disk, then renamed, so that a killed run leaves a whole file or none. Numbers that are not
+  /// finite become null.
+  Status write(const std::string& name, const nlohmann::json& document);
+
+ private:
+  explicit ResultDirectory(std::string path) : path_(std::move(path)) {}
+
+  std::string path_;
+  std::vector<std::string> made_;  ///< folders that did not exist before, outermost first
+};
+
+}  // namespace fp8_sdpa::bench

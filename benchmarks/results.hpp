@@ -1,0 +1,83 @@
+// The three result files of SPEC section 6, as JSON documents. benchmarks/schemas/ states their
+// form; result_directory.hpp writes them.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "benchmarks/build_info.hpp"
+#include "benchmarks/device_info.hpp"
+#include "benchmarks/ptxas_report.hpp"
+#include "benchmarks/stats.hpp"
+#include "fp8_sdpa/variant.hpp"
+#include "reference/check.hpp"
+#include "reference/config.hpp"
+
+namespace fp8_sdpa::bench {
+
+inline constexpr int kResultSchemaVersion = 1;
+inline constexpr const char* kBuildMetaFile = "build_meta.json";
+inline constexpr const char* kCorrectnessFile = "correctness_summary.json";
+inline constexpr const char* kPerfFile = "perf_baseline.json";
+
+/// What every file of a run says of it.
+struct RunInfo {
+  std::time_t start = 0;
+  Backend backend = Backend::kHost;
+  std::optional<DeviceInfo> device;  ///< none on the host backend
+  BuildInfo build;
+};
+
+/// One judged case.
+struct CorrectnessRecord {
+  reference::Shape shape;
+  Dtype dtype = Dtype::kE4M3;
+  reference::CaseResult result;
+};
+
+/// How a launch was timed.
+enum class Method : std::uint8_t {
+  kEventsWarm,  ///< CUDA events around each launch, inputs in L2 from the launch before
+  kEventsCold,  ///< the same, L2 flushed before each launch
+  kGraphWarm,   ///< per launch of a CUDA graph that holds several, inputs in L2
+};
+constexpr const char* name_of(Method method) {
+  switch (method) {
+    case Method::kEventsWarm: return "events_l2_warm";
+    case Method::kEventsCold: return "events_l2_cold";
+    case Method::kGraphWarm: return "graph_l2_warm";
+  }
+  return "unknown";
+}
+
+/// One timed series, in microseconds.
+struct PerfRecord {
+  reference::Shape shape;
+  std::uint64_t seed = 0;
+  std::string variant;
+  Method method = Method::kEventsWarm;
+  int warmup_iters = 0;
+  std::vector<double> samples_us;
+};
+
+/// Floating-point operations of one launch: 4 * B * H * S_q * S_kv * D, halved for a causal mask.
+double flop_count(const reference::Shape& shape);
+
+/// build_meta.json. A kernel's smem_bytes are the static ones of the report and the dynamic ones
+/// that its variant's launch asks for.
+nlohmann::json build_meta(const RunInfo& run, const PtxasReport& ptxas,
+                          std::span<const Variant> table);
+
+/// correctness_summary.json. all_pass is false where there are no records.
+nlohmann::json correctness_summary(const RunInfo& run,
+                                   const std::vector<CorrectnessRecord>& records);
+
+/// perf_baseline.json.
+nlohmann::json perf_baseline(const RunInfo& run, const std::vector<PerfRecord>& records);
+
+}  // namespace fp8_sdpa::bench

@@ -1,0 +1,177 @@
+#include "benchmarks/timer.hpp"
+
+#include <utility>
+
+#if FP8_SDPA_HAS_DEVICE
+#include <cuda_runtime_api.h>
+
+#include "gpu/cuda_check.hpp"
+#include "reference/memory.hpp"
+#endif
+
+namespace fp8_sdpa::bench {
+
+#if FP8_SDPA_HAS_DEVICE
+
+namespace {
+
+struct DestroyEvent {
+  void operator()(CUevent_st* event) const { static_cast<void>(cudaEventDestroy(event)); }
+};
+struct DestroyStream {
+  void operator()(CUstream_st* stream) const { static_cast<void>(cudaStreamDestroy(stream)); }
+};
+struct DestroyGraph {
+  void operator()(CUgraph_st* graph) const { static_cast<void>(cudaGraphDestroy(graph)); }
+};
+struct DestroyGraphExec {
+  void operator()(CUgraphExec_st* exec) const { static_cast<void>(cudaGraphExecDestroy(exec)); }
+};
+using Event = std::unique_ptr<CUevent_st, DestroyEvent>;
+using Stream = std::unique_ptr<CUstream_st, DestroyStream>;
+using Graph = std::unique_ptr<CUgraph_st, DestroyGraph>;
+using GraphExec = std::unique_ptr<CUgraphExec_st, DestroyGraphExec>;
+
+Status make_event(Event& event) {
+  cudaEvent_t raw = nullptr;
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventCreate(&raw));
+  event.reset(raw);
+  return {};
+}
+
+}  // namespace
+
+struct LaunchTimer::Impl {
+  Plan plan;
+  Method method = Method::kEventsWarm;
+  std::unique_ptr<reference::Buffer>
+      flush;  // before the stream, so that it outlives what the stream does with it
+  Stream stream;
+  Event start;
+  Event stop;
+  GraphExec graph;
+
+  Status set_up() {
+    cudaStream_t raw = nullptr;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking));
+    stream.reset(raw);
+    if (Status status = make_event(start); !status.ok()) return status;
+    if (Status status = make_event(stop); !status.ok()) return status;
+    if (method == Method::kEventsCold) return allocate_flush_buffer();
+    if (method == Method::kGraphWarm) return capture();
+    return {};
+  }
+
+  Status allocate_flush_buffer() {
+    constexpr std::size_t kTimesL2 = 2;
+    int l2_bytes = 0;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(
+        cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, plan.device().index));
+    auto buffer = reference::allocate(plan.device(), kTimesL2 * static_cast<std::size_t>(l2_bytes),
+                                      "the L2 flush buffer");
+    if (!buffer.ok()) return buffer.status();
+    flush = std::move(*buffer);
+    return {};
+  }
+
+  Status capture() {
+    // The first launch of a kernel sets its attributes and loads its module: not while capturing.
+    if (Status status = forward(plan, nullptr, stream.get()); !status.ok()) return status;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream.get()));
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(
+        cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+    Status launched;
+    for (int i = 0; i < kGraphLaunches && launched.ok(); ++i) {
+      launched = forward(plan, nullptr, stream.get());
+    }
+    // Capturing ends whatever happened, so that the stream stays usable; the launch's error is the
+    // one to tell.
+    cudaGraph_t raw_graph = nullptr;
+    const Status ended = FP8_SDPA_CUDA_STATUS(cudaStreamEndCapture(stream.get(), &raw_graph));
+    const Graph captured(raw_graph);
+    if (!launched.ok()) return launched;
+    if (!ended.ok()) return ended;
+    cudaGraphExec_t raw_exec = nullptr;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaGraphInstantiateWithFlags(&raw_exec, captured.get(), 0));
+    graph.reset(raw_exec);
+    return {};
+  }
+
+  Status launch() {
+    if (graph == nullptr) return forward(plan, nullptr, stream.get());
+    return FP8_SDPA_CUDA_STATUS(cudaGraphLaunch(graph.get(), stream.get()));
+  }
+
+  int launches_at_once() const { return graph == nullptr ? 1 : kGraphLaunches; }
+};
+
+Result<LaunchTimer> LaunchTimer::make(const Plan& plan, Method method) {
+  if (plan.device().backend != Backend::kDevice) {
+    return unsupported("the host executor has no CUDA events: its time says nothing of a GPU");
+  }
+  auto impl = std::make_unique<Impl>(Impl{plan, method, {}, {}, {}, {}, {}});
+  if (Status status = impl->set_up(); !status.ok()) return status;
+  return LaunchTimer(std::move(impl));
+}
+
+Status LaunchTimer::warm_up(int launches) {
+  for (int done = 0; done < launches; done += impl_->launches_at_once()) {
+    if (Status status = impl_->launch(); !status.ok()) return status;
+  }
+  return FP8_SDPA_CUDA_STATUS(cudaStreamSynchronize(impl_->stream.get()));
+}
+
+Result<double> LaunchTimer::sample_us() {
+  constexpr double kMicrosecondsPerMillisecond = 1000.0;
+  cudaStream_t stream = impl_->stream.get();
+  if (impl_->flush != nullptr) {
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(
+        cudaMemsetAsync(impl_->flush->data(), 0, impl_->flush->size(), stream));
+  }
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventRecord(impl_->start.get(), stream));
+  if (Status status = impl_->launch(); !status.ok()) return status;
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventRecord(impl_->stop.get(), stream));
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(impl_->stop.get()));
+  float milliseconds = 0;
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(
+      cudaEventElapsedTime(&milliseconds, impl_->start.get(), impl_->stop.get()));
+  return milliseconds * kMicrosecondsPerMillisecond / impl_->launches_at_once();
+}
+
+#else
+
+struct LaunchTimer::Impl {};
+
+Result<LaunchTimer> LaunchTimer::make(const Plan&, Method) {
+  return unsupported("this build has no device code: nvcc was not found when it was configured");
+}
+Status LaunchTimer::warm_up(int) {
+  return unsupported("this build has no device code");
+}
+Result<double> LaunchTimer::sample_us() {
+  return unsupported("this build has no device code");
+}
+
+#endif
+
+LaunchTimer::LaunchTimer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LaunchTimer::LaunchTimer(LaunchTimer&&) noexcept = default;
+LaunchTimer& LaunchTimer::operator=(LaunchTimer&&) noexcept = default;
+LaunchTimer::~LaunchTimer() = default;
+
+Result<std::vector<double>> time_launches(const Plan& plan, Method method, int warmup,
+                                          int samples) {
+  auto timer = LaunchTimer::make(plan, method);
+  if (!timer.ok()) return timer.status();
+  if (Status status = timer->warm_up(warmup); !status.ok()) return status;
+  std::vector<double> times;
+  times.reserve(static_cast<std::size_t>(samples));
+  for (int i = 0; i < samples; ++i) {
+    const Result<double> time = timer->sample_us();
+    if (!time.ok()) return time.status();
+    times.push_back(*time);
+  }
+  return times;
+}
+
+}  // namespace fp8_sdpa::bench

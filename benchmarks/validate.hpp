@@ -1,0 +1,30 @@
+// Checks result files: their form against a JSON Schema, and that figures kept in the repository
+// come from the device that their folder names.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "fp8_sdpa/status.hpp"
+
+namespace fp8_sdpa::bench {
+
+/// Whether `document` has the form that `schema` (JSON Schema, draft 7) asks for. kInvalidArgument
+/// otherwise: one line with `name` and each finding.
+Status validate_document(const nlohmann::json& document, const nlohmann::json& schema,
+                         const std::string& name);
+
+/// Refuses a document at a path under results/h200/ whose backend is not "device" or whose
+/// device.name does not contain "H200" (for what Google Benchmark writes: context.backend and
+/// context.device_name).
+Status check_origin(const nlohmann::json& document, const std::string& path);
+
+/// Reads both files and applies validate_document() and check_origin().
+Status validate(const std::string& file, const std::string& schema_file);
+
+/// The same, with the schema of `schema_folder` that the file's own name asks for
+/// (build_meta.json: build_meta.schema.json). A file that fp8_sdpa_bench wrote has no schema of
+/// ours and is checked for its origin alone.
+Status validate_by_name(const std::string& file, const std::string& schema_folder);
+
+}  // namespace fp8_sdpa::bench
