@@ -97,6 +97,7 @@ bool is_kernel_error(const Status& status) {
 
 CorrectnessRecord error_record(const CaseData& data, const Variant& variant, const Status& status) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kAllOfThem = 100;  // percent
   CorrectnessRecord record{data.shape, data.dtype, {}};
   record.result.shape = data.shape.name;
   record.result.seed = data.seed;
@@ -104,7 +105,7 @@ CorrectnessRecord error_record(const CaseData& data, const Variant& variant, con
   for (reference::Metrics* metrics : {&record.result.quantised, &record.result.kernel}) {
     metrics->max_abs_err = metrics->mean_abs_err = metrics->max_rel_err = kInfinity;
     metrics->rel_l2 = kInfinity;
-    metrics->pct_bad = 100;
+    metrics->pct_bad = kAllOfThem;
   }
   reference::GateResult executed;
   executed.name = "executed";

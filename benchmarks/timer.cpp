@@ -127,6 +127,8 @@ Result<double> LaunchTimer::sample_us() {
   if (impl_->flush != nullptr) {
     FP8_SDPA_RETURN_IF_CUDA_ERROR(
         cudaMemsetAsync(impl_->flush->data(), 0, impl_->flush->size(), stream));
+    // Else the launch's latency would hide behind the flush, and cold could seem faster than warm.
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream));
   }
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventRecord(impl_->start.get(), stream));
   if (Status status = impl_->launch(); !status.ok()) return status;

@@ -15,10 +15,10 @@ inline constexpr int kGraphLaunches = 20;
 
 /// Times one plan by one method, on a stream of its own.
 ///
-/// kEventsWarm: event, launch, event, and a wait for the second. The time holds what a user's
-/// single
-///   call holds: the launch's own latency too (some 4 us for an empty kernel).
-/// kEventsCold: the same after a buffer of twice the L2 cache was overwritten, outside the events.
+/// kEventsWarm: event, launch, event, and a wait for the second. The time holds the launch's own
+///   latency too (some 4 us for an empty kernel), as a user's single call does.
+/// kEventsCold: the same after a buffer of twice the L2 cache was overwritten, outside the events
+///   and waited for, so that only the state of L2 differs.
 /// kGraphWarm: events around a CUDA graph of kGraphLaunches launches, divided by their number.
 class LaunchTimer {
  public:

@@ -102,8 +102,12 @@ Status validate_by_name(const std::string& file, const std::string& schema_folde
       return validate(file, schema_folder + "/" + path.stem().string() + ".schema.json");
     }
   }
+  const Result<json> document = read_json(file);
+  if (!document.ok()) return document.status();
+  if (document->contains("/context/backend"_json_pointer)) return check_origin(*document, file);
   return invalid_argument(one_line(file) + ": no schema for this name, expected " + kBuildMetaFile +
-                          ", " + kCorrectnessFile + " or " + kPerfFile);
+                          ", " + kCorrectnessFile + ", " + kPerfFile +
+                          " or a file that fp8_sdpa_bench wrote");
 }
 
 }  // namespace fp8_sdpa::bench

@@ -3,7 +3,8 @@
 #   sdpa_resolve_cuda_archs(<out>)
 #     <out>: the value of CMAKE_CUDA_ARCHITECTURES, from the first of these that is set:
 #       SDPA_CUDA_ARCHS               "80;89;90a", each optionally with -real or -virtual
-#       TORCH_CUDA_ARCH_LIST          "8.9", "8.0;8.9+PTX", "9.0a", "Ada": variable, then environment
+#       TORCH_CUDA_ARCH_LIST          "8.9", "8.0;8.9+PTX", "9.0a", "Ada": the variable, then the
+#                                     environment
 #       80;89;90a
 #     A plain number means its machine code alone (-real): a bare 90a would add PTX that later
 #     toolchains cannot finish, because compute_90a instructions have no forward-compatible form.

@@ -1,5 +1,7 @@
 #include "reference/check.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <map>
@@ -66,9 +68,13 @@ Result<InputBuffer> make_input(const Device& device, const std::vector<T>& value
 struct RunOutput {
   std::vector<std::uint16_t> o;  ///< as in memory
   std::vector<float> lse;
+  /// Equal bits: a NaN equals itself.
   bool operator==(const RunOutput& other) const {
-    return o == other.o && lse.size() == other.lse.size() &&
-           std::memcmp(lse.data(), other.lse.data(), lse.size() * sizeof(float)) == 0;
+    return o == other.o &&
+           std::equal(lse.begin(), lse.end(), other.lse.begin(), other.lse.end(),
+                      [](float a, float b) {
+                        return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+                      });
   }
 };
 

@@ -1,5 +1,5 @@
-# cmake -P script: cmake/write_provenance.cmake outside a repository, in one, and in one with changes;
-# the header is touched only when its text changes.
+# cmake -P script: cmake/write_provenance.cmake outside a repository, in one, in one with
+# changes; the header is touched only when its text changes.
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${WORK_DIR})
 file(MAKE_DIRECTORY ${WORK_DIR}/tree)

@@ -1,5 +1,5 @@
-# cmake -P script: cmake/toggles.cmake. A refused value ends a script, so those cases run this script
-# again with REFUSE set.
+# cmake -P script: cmake/toggles.cmake. A refused value ends a script, so those cases run this
+# script again with REFUSE set.
 cmake_minimum_required(VERSION 3.25)
 if(DEFINED REFUSE)
   include(${SOURCE_DIR}/cmake/toggles.cmake)

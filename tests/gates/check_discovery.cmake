@@ -8,7 +8,7 @@ endif()
 string(REGEX MATCHALL "Passes/[^ \r\n]+" gates "${listing}")
 list(LENGTH gates count)
 if(count EQUAL 0)
-  message(FATAL_ERROR "${GATES} lists no gate: the configuration has no shape, seed or variant that "
-                      "a gate would run")
+  message(FATAL_ERROR "${GATES} lists no gate: the configuration has no shape, seed or variant "
+                      "that a gate would run")
 endif()
 message("${count} gates")

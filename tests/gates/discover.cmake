@@ -1,7 +1,7 @@
-# Run by ctest each time it starts (TEST_INCLUDE_FILES): asks the gates binary what it would run with
-# the configuration of this moment, and adds one test per (backend, shape, variant), which covers
-# that case's seeds, and one per other test of the binary. A shape added to the configuration is
-# tested with no rebuild.
+# Run by ctest each time it starts (TEST_INCLUDE_FILES): asks the gates binary what it would run
+# with the configuration of this moment, and adds one test per (backend, shape, variant), which
+# covers that case's seeds, and one per other test of the binary. A shape added to the configuration
+# is tested with no rebuild.
 #
 # SDPA_GATES, SDPA_GATES_LABELS and SDPA_GATES_TIMEOUT are set by the file that includes this one.
 #

@@ -28,11 +28,15 @@ struct KernelBase {
 /// out[i] = Op::apply(in[i])
 template <class Op>
 struct Elementwise : KernelBase<256> {
+  static constexpr int kPerThread = 16;
+  static constexpr int kPerBlock = 256 * kPerThread;
   GPU_FN static void run(const Buffers& p, Nothing&) {
-    const int i = static_cast<int>(gpu::block_idx().x) * 256 + gpu::thread_idx();
-    if (i < p.count) {
-      static_cast<typename Op::Out*>(p.out)[i] =
-          Op::apply(static_cast<const typename Op::In*>(p.in)[i]);
+    const auto* in = static_cast<const typename Op::In*>(p.in);
+    auto* out = static_cast<typename Op::Out*>(p.out);
+    const int first = static_cast<int>(gpu::block_idx().x) * kPerBlock + gpu::thread_idx();
+    for (int n = 0; n < kPerThread; ++n) {
+      const int i = first + n * 256;
+      if (i < p.count) out[i] = Op::apply(in[i]);
     }
   }
 };
@@ -311,8 +315,9 @@ struct Print : KernelBase<kLanes> {
 
 template <class Op>
 fp8_sdpa::Status launch_elementwise(const Buffers& buffers, const gpu::Queue& queue) {
-  const int blocks = (buffers.count + 255) / 256;
-  return gpu::launch<Elementwise<Op>>(dim3(static_cast<unsigned>(blocks)), buffers, queue);
+  using Kernel = Elementwise<Op>;
+  const int blocks = (buffers.count + Kernel::kPerBlock - 1) / Kernel::kPerBlock;
+  return gpu::launch<Kernel>(dim3(static_cast<unsigned>(blocks)), buffers, queue);
 }
 
 inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu::Queue& q) {

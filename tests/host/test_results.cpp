@@ -277,8 +277,10 @@ TEST(Validate, ChoosesTheSchemaByName) {
   std::ofstream(folder + "/perf_baseline.json") << document("perf_baseline");
   std::ofstream(folder + "/build_meta.json") << document("perf_baseline");
   std::ofstream(folder + "/other.json") << "{}";
+  std::ofstream(folder + "/bench.json") << R"({"context": {"backend": "host"}})";
   std::ofstream(folder + "/correctness_summary.json") << "{";
   EXPECT_TRUE(validate_by_name(folder + "/perf_baseline.json", FP8_SDPA_SCHEMA_DIR).ok());
+  EXPECT_TRUE(validate_by_name(folder + "/bench.json", FP8_SDPA_SCHEMA_DIR).ok());
   for (const char* bad :
        {"/build_meta.json", "/other.json", "/correctness_summary.json", "/none"}) {
     const Status status = validate_by_name(folder + bad, FP8_SDPA_SCHEMA_DIR);

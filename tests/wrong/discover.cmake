@@ -1,6 +1,6 @@
-# Run by ctest each time it starts (TEST_INCLUDE_FILES): one test per wrong kernel that the catalogue
-# makes of the kernels as they are at this moment, after a control (the unedited kernel must pass)
-# and before the report (which fails if there is none, or one was not tried).
+# Run by ctest each time it starts (TEST_INCLUDE_FILES): one test per wrong kernel that the
+# catalogue makes of the kernels as they are at this moment, after a control (the unedited kernel
+# must pass) and before the report (which fails if there is none, or one was not tried).
 #
 # SDPA_MUTANTS, SDPA_MUTANTS_LABELS and SDPA_MUTANTS_TIMEOUT are set by the file that includes this.
 cmake_minimum_required(VERSION 3.25)

@@ -135,6 +135,7 @@ void Block::cancel() {
       set_current_lane(&fiber);
       switch_context(os_thread_, fiber);
     }
+    fiber.copies.reset();
   }
 }
 
@@ -154,13 +155,19 @@ void Block::run_thread(Fiber& me) {
   } catch (const Cancelled&) {
     // Another thread's error is the one to report.
   } catch (const KernelError& error) {
-    error_ = error.what();
+    record(error.what());
   } catch (const std::exception& error) {
-    error_ = describe(me) + " threw an exception after " + describe(me.at) + ": " + error.what();
+    record(describe(me) + " threw an exception after " + describe(me.at) + ": " + error.what());
   } catch (...) {
-    error_ = describe(me) + " threw an exception after " + describe(me.at);
+    record(describe(me) + " threw an exception after " + describe(me.at));
   }
   tsan::release(&end_token_);
+}
+
+void Block::record(const std::string& error) {
+  // The string outlives the thread and is the OS thread's.
+  const tsan::Quiet quiet;
+  error_ = error;
 }
 
 void Block::check_exit(Fiber& me) {

@@ -131,6 +131,7 @@ class Block {
  private:
   static void fiber_main(Context& context);
   void run_thread(Fiber& me);
+  void record(const std::string& error);
   void exit_thread(Fiber& me);
 
   void prepare(uint3 index);

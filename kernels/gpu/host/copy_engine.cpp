@@ -64,6 +64,9 @@ CopyEngine::~CopyEngine() {
 }
 
 void CopyEngine::reset() {
+  if (in_flight() > 0) {
+    for (char& token : landed_tokens_) tsan::acquire(&token);
+  }
   copies_.clear();
   group_ends_.clear();
   landed_copies_ = 0;

@@ -28,7 +28,7 @@ class CopyEngine {
   CopyEngine(const CopyEngine&) = delete;
   CopyEngine& operator=(const CopyEngine&) = delete;
 
-  /// Drops what an error left in flight.
+  /// Drops what an error left in flight: for the caller those copies are over.
   void reset();
 
   void issue(Fiber& me, const PendingCopy& copy, bool late, void* caller);
