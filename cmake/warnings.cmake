@@ -1,5 +1,6 @@
-# Warnings: -Wall -Wextra everywhere, errors with SDPA_WERROR. The host compiler is not asked about
-# nvcc's pragmas (#pragma unroll): kernels are one source for both.
+# Warnings: -Wall -Wextra everywhere, errors with SDPA_WERROR. Instrumented code makes GCC warn of
+# things that are not there, so the sanitizer presets leave SDPA_WERROR off. The host compiler is
+# not asked about nvcc's pragmas (#pragma unroll): kernels are one source for both.
 #
 #   sdpa_warnings(<target>)
 include_guard(GLOBAL)

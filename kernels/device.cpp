@@ -1,6 +1,9 @@
 #include "fp8_sdpa/device.hpp"
 
+#include <map>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #if FP8_SDPA_HAS_DEVICE
 #include <cuda_runtime_api.h>
@@ -32,20 +35,10 @@ Status query(int* value, cudaDeviceAttr attribute, int index) {
           std::string("cudaDeviceGetAttribute: ") + cudaGetErrorString(error)};
 }
 
-}  // namespace
-
-Result<Device> current_device() {
+Result<Device> describe(int index) {
   Device device;
   device.backend = Backend::kDevice;
-  int count = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
-    return unsupported(std::string("no CUDA device: ") +
-                       (error == cudaSuccess ? "none found" : cudaGetErrorString(error)));
-  }
-  if (const cudaError_t error = cudaGetDevice(&device.index); error != cudaSuccess) {
-    return Status{StatusCode::kDeviceError,
-                  std::string("cudaGetDevice: ") + cudaGetErrorString(error)};
-  }
+  device.index = index;
   int major = 0;
   int minor = 0;
   int shared = 0;
@@ -54,17 +47,40 @@ Result<Device> current_device() {
         std::pair{&minor, cudaDevAttrComputeCapabilityMinor},
         std::pair{&device.sm_count, cudaDevAttrMultiProcessorCount},
         std::pair{&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin}}) {
-    if (Status s = query(value, attribute, device.index); !s.ok()) return s;
+    if (Status s = query(value, attribute, index); !s.ok()) return s;
   }
   device.sm_version = 10 * major + minor;
   device.shared_memory_per_block = static_cast<std::size_t>(shared);
   cudaDeviceProp properties{};
-  if (const cudaError_t error = cudaGetDeviceProperties(&properties, device.index);
-      error != cudaSuccess) {
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, index); error != cudaSuccess) {
     return Status{StatusCode::kDeviceError,
                   std::string("cudaGetDeviceProperties: ") + cudaGetErrorString(error)};
   }
   device.name = properties.name;
+  return device;
+}
+
+}  // namespace
+
+Result<Device> current_device() {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
+    return unsupported(std::string("no CUDA device: ") +
+                       (error == cudaSuccess ? "none found" : cudaGetErrorString(error)));
+  }
+  int index = 0;
+  if (const cudaError_t error = cudaGetDevice(&index); error != cudaSuccess) {
+    return Status{StatusCode::kDeviceError,
+                  std::string("cudaGetDevice: ") + cudaGetErrorString(error)};
+  }
+  // A device does not change, and asking takes milliseconds: the convenient forward() calls this
+  // before every launch.
+  static std::mutex mutex;
+  static std::map<int, Device> known;
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(index); found != known.end()) return found->second;
+  Result<Device> device = describe(index);
+  if (device.ok()) known.emplace(index, *device);
   return device;
 }
 #else

@@ -22,7 +22,8 @@
 #define GPU_FN inline
 #endif
 
-namespace gpu::inline GPU_BACKEND {
+namespace gpu {
+inline namespace GPU_BACKEND {
 
 #if GPU_ON_DEVICE
 inline constexpr fp8_sdpa::Backend kBackend = fp8_sdpa::Backend::kDevice;
@@ -43,4 +44,5 @@ using Loc = std::source_location;
 /// Threads of a warp, on every CUDA device so far and on the host executor.
 inline constexpr int kWarpSize = 32;
 
-}  // namespace gpu::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace gpu

@@ -6,7 +6,8 @@
 #include "gpu/host/runtime.hpp"
 #endif
 
-namespace gpu::inline GPU_BACKEND {
+namespace gpu {
+inline namespace GPU_BACKEND {
 
 /// bar.sync 0 (PTX ISA, "bar, barrier"): every thread of the block waits for every other; orders
 /// their memory accesses. Every thread of a warp must come to the same call.
@@ -48,4 +49,5 @@ GPU_FN void named_barrier_arrive(int id, int threads, [[maybe_unused]] Loc loc =
 #endif
 }
 
-}  // namespace gpu::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace gpu

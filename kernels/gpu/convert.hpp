@@ -13,7 +13,8 @@
 #include "gpu/host/convert.hpp"
 #endif
 
-namespace gpu::inline GPU_BACKEND {
+namespace gpu {
+inline namespace GPU_BACKEND {
 
 /// cvt.rn.f16x2.e4m3x2 (PTX ISA, "cvt"; sm_89 and newer, arithmetic before): two E4M3 codes, the
 /// low byte into .x. Exact. NaN codes give half's canonical NaN, 0x7fff.
@@ -78,4 +79,5 @@ GPU_FN __nv_bfloat16 float_to_bfloat16(float x) {
   return __float2bfloat16_rn(x);
 }
 
-}  // namespace gpu::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace gpu

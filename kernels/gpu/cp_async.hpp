@@ -12,7 +12,8 @@
 #include "gpu/host/runtime.hpp"
 #endif
 
-namespace gpu::inline GPU_BACKEND {
+namespace gpu {
+inline namespace GPU_BACKEND {
 
 /// Bytes that one cp.async of this header moves; both addresses are multiples of it.
 inline constexpr int kCpAsyncBytes = 16;
@@ -71,4 +72,5 @@ GPU_FN void cp_async_wait([[maybe_unused]] Loc loc = GPU_LOC) {
 #endif
 }
 
-}  // namespace gpu::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace gpu

@@ -6,7 +6,8 @@
 #include "gpu/host/runtime.hpp"
 #endif
 
-namespace gpu::inline GPU_BACKEND {
+namespace gpu {
+inline namespace GPU_BACKEND {
 
 /// %tid.x: this thread in its block. Blocks are one-dimensional.
 GPU_FN int thread_idx() {
@@ -54,4 +55,5 @@ GPU_FN uint3 grid_dim() {
 #endif
 }
 
-}  // namespace gpu::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace gpu

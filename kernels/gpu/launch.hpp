@@ -20,7 +20,8 @@
 #include "gpu/host/runtime.hpp"
 #endif
 
-namespace gpu::inline GPU_BACKEND {
+namespace gpu {
+inline namespace GPU_BACKEND {
 
 /// The alignment of a block's shared memory: what the widest swizzle atom asks for.
 inline constexpr int kSharedAlignment = 1024;
@@ -72,4 +73,5 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
 #endif
 }
 
-}  // namespace gpu::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace gpu

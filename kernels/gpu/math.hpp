@@ -7,7 +7,8 @@
 #include <limits>
 #endif
 
-namespace gpu::inline GPU_BACKEND {
+namespace gpu {
+inline namespace GPU_BACKEND {
 
 #if !GPU_ON_DEVICE
 namespace detail {
@@ -70,4 +71,5 @@ GPU_FN float fma(float a, float b, float c) {
 #endif
 }
 
-}  // namespace gpu::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace gpu

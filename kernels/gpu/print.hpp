@@ -5,7 +5,8 @@
 
 #include "gpu/backend.hpp"
 
-namespace gpu::inline GPU_BACKEND {
+namespace gpu {
+inline namespace GPU_BACKEND {
 
 /// printf: the device buffers its output until the host synchronises, the host executor prints at
 /// once.
@@ -21,4 +22,5 @@ GPU_FN void print(const char* format, Args... args) {
 #endif
 }
 
-}  // namespace gpu::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace gpu

@@ -11,7 +11,8 @@
 #include "gpu/host/runtime.hpp"
 #endif
 
-namespace gpu::inline GPU_BACKEND {
+namespace gpu {
+inline namespace GPU_BACKEND {
 
 #if !GPU_ON_DEVICE
 namespace detail {
@@ -49,4 +50,5 @@ GPU_FN T shfl_xor(T value, int lane_mask, [[maybe_unused]] Loc loc = GPU_LOC) {
 #endif
 }
 
-}  // namespace gpu::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace gpu

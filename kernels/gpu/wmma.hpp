@@ -10,13 +10,17 @@
 #if GPU_ON_DEVICE
 #include <mma.h>
 
-namespace gpu::inline GPU_BACKEND {
+namespace gpu {
+inline namespace GPU_BACKEND {
 namespace wmma = nvcuda::wmma;
-}  // namespace gpu::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace gpu
 #else
 #include "gpu/host/wmma.hpp"
 
-namespace gpu::inline GPU_BACKEND {
+namespace gpu {
+inline namespace GPU_BACKEND {
 namespace wmma = host::wmma;
-}  // namespace gpu::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace gpu
 #endif

@@ -42,8 +42,8 @@ fp8_sdpa::Status run_on_device(const Request& request) {
 std::string why_no_device() {
   int count = 0;
   const auto status = FP8_SDPA_CUDA_STATUS(cudaGetDeviceCount(&count));
-  if (!status.ok()) return status.message();
-  return count > 0 ? "" : "there is no CUDA device";
+  if (!status.ok()) return "no usable CUDA device: " + status.message();
+  return count > 0 ? "" : "no usable CUDA device: the driver finds none";
 }
 
 }  // namespace conformance

@@ -6,7 +6,8 @@
 #include "gpu/gpu.hpp"
 #include "tests/gpu_model/conformance.hpp"
 
-namespace conformance::inline GPU_BACKEND {
+namespace conformance {
+inline namespace GPU_BACKEND {
 
 struct Buffers {
   const void* in;
@@ -113,37 +114,42 @@ struct Indices : KernelBase<kIndexThreads> {
   }
 };
 
+/// Two buffers, so that one barrier a phase is enough.
+using ExchangeBuffers = int[2][kBarrierThreads];
+
 /// out: an int per thread, that of the thread opposite after each phase plus the phase.
-struct SyncBlock : KernelBase<kBarrierThreads, int[2][kBarrierThreads]>{GPU_FN static void run(
-                       const Buffers& p, Shared& shared){const int t = gpu::thread_idx();
-int value = t;
-for (int phase = 0; phase < kBarrierPhases; ++phase) {
-  shared[phase % 2][t] = value;
-  gpu::sync_block();
-  value = shared[phase % 2][kBarrierThreads - 1 - t] + phase;
-}
-static_cast<int*>(p.out)[t] = value;
-}  // namespace conformance::inline GPU_BACKEND
-}
-;
+struct SyncBlock : KernelBase<kBarrierThreads, ExchangeBuffers> {
+  GPU_FN static void run(const Buffers& p, Shared& shared) {
+    const int t = gpu::thread_idx();
+    int value = t;
+    for (int phase = 0; phase < kBarrierPhases; ++phase) {
+      shared[phase % 2][t] = value;
+      gpu::sync_block();
+      value = shared[phase % 2][kBarrierThreads - 1 - t] + phase;
+    }
+    static_cast<int*>(p.out)[t] = value;
+  }
+};
 
 /// out: as SyncBlock, within each warp.
-struct SyncWarp : KernelBase<kBarrierThreads, int[2][kBarrierThreads]>{GPU_FN static void run(
-                      const Buffers& p, Shared& shared){const int t = gpu::thread_idx();
-int value = t;
-for (int phase = 0; phase < kBarrierPhases; ++phase) {
-  shared[phase % 2][t] = value;
-  gpu::sync_warp();
-  value = shared[phase % 2][t ^ (kLanes - 1)] + phase;
-}
-static_cast<int*>(p.out)[t] = value;
-}
-}
-;
+struct SyncWarp : KernelBase<kBarrierThreads, ExchangeBuffers> {
+  GPU_FN static void run(const Buffers& p, Shared& shared) {
+    const int t = gpu::thread_idx();
+    int value = t;
+    for (int phase = 0; phase < kBarrierPhases; ++phase) {
+      shared[phase % 2][t] = value;
+      gpu::sync_warp();
+      value = shared[phase % 2][t ^ (kLanes - 1)] + phase;
+    }
+    static_cast<int*>(p.out)[t] = value;
+  }
+};
+
+using RingBuffers = int[2][kRingConsumers];
 
 /// A producer warp fills a ring of two buffers for three consumer warps.
 /// in: kRingTiles x kRingConsumers ints. out: each consumer's sum, of the elements opposite.
-struct NamedBarriers : KernelBase<kLanes + kRingConsumers, int[2][kRingConsumers]> {
+struct NamedBarriers : KernelBase<kLanes + kRingConsumers, RingBuffers> {
   static constexpr int kFull = 1;   ///< and kFull + 1: the buffer holds a tile
   static constexpr int kEmpty = 3;  ///< and kEmpty + 1: the buffer has been read
 
@@ -205,31 +211,33 @@ struct ShuffleXor : KernelBase<kLanes> {
 struct Chunk {
   alignas(kCopyBytes) unsigned char bytes[kCopyBytes];
 };
+using CopyStages = Chunk[2][kCopyThreads];
+using CopyStage = Chunk[kLanes];
 
 /// in: kCopyTiles x kCopyThreads chunks. out: the same, each tile's chunks backwards. Two stages,
 /// the next tile prefetched while one is read.
-struct CpAsync : KernelBase<kCopyThreads, Chunk[2][kCopyThreads]>{GPU_FN static void run(
-                     const Buffers& p, Shared& stages){const int t = gpu::thread_idx();
-const Chunk* in = static_cast<const Chunk*>(p.in);
-gpu::cp_async_16(&stages[0][t], &in[t]);
-gpu::cp_async_commit();
-for (int tile = 0; tile < kCopyTiles; ++tile) {
-  if (tile + 1 < kCopyTiles) {
-    gpu::cp_async_16(&stages[(tile + 1) % 2][t], &in[(tile + 1) * kCopyThreads + t]);
+struct CpAsync : KernelBase<kCopyThreads, CopyStages> {
+  GPU_FN static void run(const Buffers& p, Shared& stages) {
+    const int t = gpu::thread_idx();
+    const Chunk* in = static_cast<const Chunk*>(p.in);
+    gpu::cp_async_16(&stages[0][t], &in[t]);
+    gpu::cp_async_commit();
+    for (int tile = 0; tile < kCopyTiles; ++tile) {
+      if (tile + 1 < kCopyTiles) {
+        gpu::cp_async_16(&stages[(tile + 1) % 2][t], &in[(tile + 1) * kCopyThreads + t]);
+      }
+      gpu::cp_async_commit();
+      gpu::cp_async_wait<1>();
+      gpu::sync_block();
+      static_cast<Chunk*>(p.out)[tile * kCopyThreads + t] = stages[tile % 2][kCopyThreads - 1 - t];
+      gpu::sync_block();
+    }
+    gpu::cp_async_wait<0>();
   }
-  gpu::cp_async_commit();
-  gpu::cp_async_wait<1>();
-  gpu::sync_block();
-  static_cast<Chunk*>(p.out)[tile * kCopyThreads + t] = stages[tile % 2][kCopyThreads - 1 - t];
-  gpu::sync_block();
-}
-gpu::cp_async_wait<0>();
-}
-}
-;
+};
 
 /// in: 32 chunks. out: 32 chunks, lane l's first l (modulo 17) bytes and then zeros.
-struct CpAsyncZfill : KernelBase<kLanes, Chunk[kLanes]> {
+struct CpAsyncZfill : KernelBase<kLanes, CopyStage> {
   GPU_FN static void run(const Buffers& p, Shared& stage) {
     const int lane = gpu::lane_idx();
     gpu::cp_async_16_zfill(&stage[lane], static_cast<const Chunk*>(p.in) + lane,
@@ -348,4 +356,5 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
   return fp8_sdpa::invalid_argument("no such primitive");
 }
 
-}  // namespace conformance::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace conformance

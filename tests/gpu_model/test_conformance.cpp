@@ -34,8 +34,12 @@ TEST_P(Conformance, HostGivesWhatIsExpected) {
 TEST_P(Conformance, HostGivesTheSameUnderEverySchedule) {
   const Case& c = GetParam();
   const auto first = host_output(c, {});
-  if (c.count > 0) GTEST_SKIP() << "element-wise: its threads have nothing to do with each other";
-  for (const auto& options : gpu_model::adversaries(10)) {
+  // The threads of an element-wise kernel have nothing to do with each other: one order is enough.
+  const auto orders =
+      c.count > 0
+          ? std::vector<fp8_sdpa::ExecutorOptions>{{.schedule = fp8_sdpa::Schedule::kRandom}}
+          : gpu_model::adversaries(10);
+  for (const auto& options : orders) {
     EXPECT_EQ(host_output(c, options), first)
         << "schedule " << static_cast<int>(options.schedule) << " seed " << options.seed;
   }
