@@ -42,9 +42,9 @@ template <Bug kBug>
 struct Pipeline {
   using Params = planted::Params;
   struct Shared {
-    alignas(16) int warp[kThreads];
+    alignas(16) int warp[planted::kThreads];
     alignas(16) int stage[2][kTileInts];
-    alignas(16) int work[kThreads];
+    alignas(16) int work[planted::kThreads];
   };
   static constexpr int kThreads = planted::kThreads;
   static constexpr int kMinBlocks = 1;
