@@ -1,20 +1,13 @@
 #include "benchmarks/report.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
+
+#include "benchmarks/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
 
 constexpr int kShapeWidth = 8;
-
-template <class... Values>
-std::string format(const char* pattern, Values... values) {
-  std::array<char, 512> text{};
-  const int length = std::snprintf(text.data(), text.size(), pattern, values...);
-  return {text.data(), std::min(static_cast<std::size_t>(length), text.size() - 1)};
-}
 
 std::string line_head(const std::string& shape, std::uint64_t seed, const std::string& variant) {
   return format("[%-*s] seed=", kShapeWidth, shape.c_str()) + std::to_string(seed) +

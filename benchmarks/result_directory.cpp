@@ -96,6 +96,28 @@ std::string iso_timestamp(std::time_t when) {
   return format_time(when, "%Y-%m-%dT%H:%M:%SZ");
 }
 
+std::string file_text(const nlohmann::json& document) {
+  constexpr int kIndent = 2;
+  return document.dump(kIndent, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+Status replace_file(const std::string& path, const std::string& text) {
+  const std::filesystem::path target(path);
+  const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
+  const std::string temporary = temporary_name(folder, target.filename().string());
+  std::vector<std::string> made;
+  int error = make_folders(folder, made);
+  if (error == 0) error = write_whole(temporary, text);
+  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    unlink(temporary.c_str());
+    return invalid_argument("result file " + one_line(path) + ": " + std::strerror(error) +
+                            ", expected a folder that can be written");
+  }
+  sync_folder(folder);
+  return {};
+}
+
 Result<ResultDirectory> ResultDirectory::open(const std::string& path) {
   if (path.empty()) return unwritable("\"\"", ENOENT);
   ResultDirectory directory(path);
@@ -131,20 +153,7 @@ ResultDirectory::~ResultDirectory() {
 }
 
 Status ResultDirectory::write(const std::string& name, const nlohmann::json& document) {
-  constexpr int kIndent = 2;
-  const std::string target = path_ + "/" + name;
-  const std::string temporary = temporary_name(path_, name);
-  const std::string text =
-      document.dump(kIndent, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  int error = write_whole(temporary, text);
-  if (error == 0 && std::rename(temporary.c_str(), target.c_str()) != 0) error = errno;
-  if (error != 0) {
-    unlink(temporary.c_str());
-    return invalid_argument("result file " + one_line(target) + ": " + std::strerror(error) +
-                            ", expected a folder that can be written");
-  }
-  sync_folder(path_);
-  return {};
+  return replace_file(path_ + "/" + name, file_text(document));
 }
 
 }  // namespace fp8_sdpa::bench

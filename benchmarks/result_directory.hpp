@@ -19,6 +19,15 @@ std::string folder_name(std::time_t when);
 /// "2026-11-20T22:07:10Z": the `timestamp` of a result file.
 std::string iso_timestamp(std::time_t when);
 
+/// Writes `text` as the file `path`, making its folders as needed: to a temporary name beside it,
+/// synchronised to the disk, then renamed, so that there is always a whole file, the old one or the
+/// new one. kInvalidArgument, in one line, if it cannot be written; the old one is still there
+/// then.
+Status replace_file(const std::string& path, const std::string& text);
+
+/// A document as result files hold it. Numbers that are not finite become null.
+std::string file_text(const nlohmann::json& document);
+
 /// A folder, proved writable when it is opened. If nothing was written into it, the folders that
 /// opening it made are removed again.
 class ResultDirectory {
@@ -36,9 +45,8 @@ class ResultDirectory {
 
   const std::string& path() const { return path_; }
 
-  /// Writes `document` as the file `name`: to a temporary name in the same folder, synchronised to
-  /// the disk, then renamed, so that a killed run leaves a whole file or none. Numbers that are not
-  /// finite become null.
+  /// Writes `document` as the file `name` with replace_file(): a killed run leaves a whole file or
+  /// none.
   Status write(const std::string& name, const nlohmann::json& document);
 
  private:

@@ -96,6 +96,7 @@ json to_json(const PerfRecord& record) {
       {"iters_per_sec", kMicroseconds / summary.mean},
       {"tflops", flop_count(record.shape) / (summary.p50 / kMicroseconds) / kTera},
       {"samples_us", record.samples_us},
+      {"interleaved", record.interleaved},
   });
   return out;
 }

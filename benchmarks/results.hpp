@@ -24,6 +24,8 @@ inline constexpr int kResultSchemaVersion = 1;
 inline constexpr const char* kBuildMetaFile = "build_meta.json";
 inline constexpr const char* kCorrectnessFile = "correctness_summary.json";
 inline constexpr const char* kPerfFile = "perf_baseline.json";
+inline constexpr const char* kEliteFile = "elite.json";             ///< of fp8_sdpa_elite
+inline constexpr const char* kProfileVerdictFile = "verdict.json";  ///< of fp8_sdpa_profile
 
 /// What every file of a run says of it.
 struct RunInfo {
@@ -63,6 +65,7 @@ struct PerfRecord {
   Method method = Method::kEventsWarm;
   int warmup_iters = 0;
   std::vector<double> samples_us;
+  bool interleaved = false;  ///< sampled in turns with other variants (benchmarks/interleave.hpp)
 };
 
 /// Floating-point operations of one launch: 4 * B * H * S_q * S_kv * D, halved for a causal mask.

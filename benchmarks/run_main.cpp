@@ -7,6 +7,7 @@
 #include <string>
 
 #include "benchmarks/exit_codes.hpp"
+#include "benchmarks/phase.hpp"
 #include "benchmarks/report.hpp"
 #include "benchmarks/result_directory.hpp"
 #include "benchmarks/runner.hpp"
@@ -69,6 +70,7 @@ void print_opening(const RunRequest& request, const RunInfo& run,
 
 Status write_results(ResultDirectory& directory, const RunInfo& run, const RunRequest& request,
                      const RunResults& results, const PtxasReport& ptxas) {
+  const Phase phase(kPhaseWriteResults);
   if (Status s = directory.write(kBuildMetaFile, build_meta(run, ptxas, variants())); !s.ok()) {
     return s;
   }
@@ -85,7 +87,10 @@ int run_tool(int argc, char** argv) {
     std::fputs(options->help.c_str(), stdout);
     return kExitPass;
   }
-  const auto request = resolve(*options, current_device(), process_environment());
+  const auto request = [&] {
+    const Phase phase(kPhaseLoadConfig);
+    return resolve(*options, current_device(), process_environment());
+  }();
   if (!request.ok()) return refuse(request.status().message());
   const auto cases = pending_cases(*request, *options);
   if (!cases.ok()) return refuse(cases.status().message());

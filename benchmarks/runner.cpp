@@ -5,8 +5,9 @@
 #include <map>
 #include <utility>
 
+#include "benchmarks/phase.hpp"
 #include "benchmarks/report.hpp"
-#include "benchmarks/timer.hpp"
+#include "benchmarks/timing.hpp"
 #include "benchmarks/workload.hpp"
 #include "reference/check.hpp"
 #include "reference/qkv.hpp"
@@ -26,65 +27,46 @@ bool is_declined(const std::vector<Declined>& declined, const std::string& shape
 /// Output bits that passed every gate, of the first seed of each (shape, variant).
 using JudgedOutputs = std::map<std::pair<std::string, std::string>, std::vector<std::uint16_t>>;
 
+Result<CasePointer> make_case(const PendingCase& pending) {
+  const Phase phase(kPhaseMakeCase);
+  return pending.make();
+}
+
 Result<CorrectnessRecord> judge(const Variant& variant, const CaseData& data,
                                 const RunRequest& request) {
+  const Phase phase(kPhaseGates);
   auto result = reference::check(variant, data, request.choice.device, request.config.tolerances);
   if (result.ok()) return CorrectnessRecord{data.shape, data.dtype, std::move(*result)};
   if (is_kernel_error(result.status())) return error_record(data, variant, result.status());
   return result.status();
 }
 
-/// Times one variant on one case by every method. O must be what the gates have judged, bit by bit,
-/// before the timing and after it.
-Result<std::vector<PerfRecord>> time_variant(const Variant& variant, const CaseData& data,
-                                             const RunRequest& request,
-                                             const std::vector<std::uint16_t>& judged) {
-  const auto workload = Workload::make(data, request.choice.device);
-  if (!workload.ok()) return workload.status();
-  const auto plan = workload->plan_for(variant);
-  if (!plan.ok()) return plan.status();
-  const Status differs{StatusCode::kExecutorError,
-                       "the timed run's output differs from the one that the gates judged"};
-  std::vector<PerfRecord> records;
-  for (const Method method : {Method::kEventsWarm, Method::kEventsCold, Method::kGraphWarm}) {
-    const auto before = workload->run(*plan);
-    if (!before.ok()) return before.status();
-    if (*before != judged) return differs;
-    auto samples =
-        time_launches(*plan, method, request.config.timing.warmup_iters, request.timed_iters);
-    if (!samples.ok()) return samples.status();
-    const auto after = workload->output();
-    if (!after.ok()) return after.status();
-    if (*after != judged) return differs;
-    records.push_back({data.shape, data.seed, std::string(variant.name), method,
-                       request.config.timing.warmup_iters, std::move(*samples)});
-  }
-  return records;
-}
-
 Status time_case(const PendingCase& pending, const RunRequest& request, const JudgedOutputs& judged,
                  const Output& output, RunResults& results) {
-  CasePointer data;
+  std::vector<TimedVariant> passed;
+  std::string names;
   for (const Variant* variant : request.variants) {
     const auto found = judged.find({pending.shape.name, std::string(variant->name)});
     if (found == judged.end()) continue;
-    output.progress("timing " + std::string(variant->name) + " on " + pending.shape.name);
-    if (data == nullptr) {
-      auto made = pending.make();
-      if (!made.ok()) return made.status();
-      data = std::move(*made);
-    }
-    auto records = time_variant(*variant, *data, request, found->second);
-    if (!records.ok() && is_kernel_error(records.status())) {
-      CorrectnessRecord failed = error_record(*data, *variant, records.status());
-      output.line(correctness_line(failed));
-      output.line("  " + failed.result.failure());
-      results.correctness.push_back(std::move(failed));
-      continue;
-    }
-    if (!records.ok()) return records.status();
-    output.line(perf_line(records->front()));
-    std::move(records->begin(), records->end(), std::back_inserter(results.perf));
+    passed.push_back({variant, &found->second});
+    names += (names.empty() ? "" : ",") + std::string(variant->name);
+  }
+  if (passed.empty()) return {};
+  output.progress("timing " + names + " on " + pending.shape.name);
+  const auto data = make_case(pending);
+  if (!data.ok()) return data.status();
+  auto timed = time_variants(std::move(passed), **data, request.choice.device,
+                             {request.config.timing.warmup_iters, request.timed_iters});
+  if (!timed.ok()) return timed.status();
+  for (const auto& [variant, status] : timed->failed) {
+    CorrectnessRecord failed = error_record(**data, *variant, status);
+    output.line(correctness_line(failed));
+    output.line("  " + failed.result.failure());
+    results.correctness.push_back(std::move(failed));
+  }
+  for (PerfRecord& record : timed->records) {
+    if (record.method == Method::kEventsWarm) output.line(perf_line(record));
+    results.perf.push_back(std::move(record));
   }
   return {};
 }
@@ -177,7 +159,7 @@ Result<RunResults> run_cases(const RunRequest& request, const std::vector<Pendin
     const std::string label = "[" + std::to_string(++number) + "/" + std::to_string(cases.size()) +
                               "] " + pending.shape.name + " seed=" + std::to_string(pending.seed);
     output.progress(label + ": inputs and references");
-    auto data = pending.make();
+    auto data = make_case(pending);
     if (!data.ok()) return data.status();
     for (const Variant* variant : request.variants) {
       if (is_declined(declined, pending.shape.name, *variant)) continue;

@@ -49,8 +49,9 @@ struct RunResults {
 };
 
 /// Judges all cases, and, where the request says so, times each variant on each shape whose every
-/// seed it passed (with the first seed's inputs, by every method). A kernel that ends in an error
-/// fails its "executed" gate; a Status means that the run could not go on (out of memory, say).
+/// seed it passed (with the first seed's inputs, by every method, interleaved with the others). A
+/// kernel that ends in an error fails its "executed" gate; a Status means that the run could not go
+/// on (out of memory, say).
 Result<RunResults> run_cases(const RunRequest& request, const std::vector<PendingCase>& cases,
                              const std::vector<Declined>& declined, const Output& output);
 

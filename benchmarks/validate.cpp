@@ -19,13 +19,6 @@ namespace {
 using nlohmann::json;
 using reference::one_line;
 
-Result<json> read_json(const std::string& path) {
-  constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
-  const auto text = reference::read_text_file(path, kMaxBytes, "a readable JSON file");
-  if (!text.ok()) return text.status();
-  return reference::parse_json(*text, path);
-}
-
 /// The member there, or null.
 json member(const json& document, const char* pointer) {
   const json::json_pointer at(pointer);
@@ -45,6 +38,29 @@ std::string findings(valijson::ValidationResults& results) {
 }
 
 }  // namespace
+
+Result<json> read_json(const std::string& path) {
+  constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
+  const auto text = reference::read_text_file(path, kMaxBytes, "a readable JSON file");
+  if (!text.ok()) return text.status();
+  return reference::parse_json(*text, path);
+}
+
+Result<json> read_result_file(const std::string& path, const std::string& schema_name,
+                              const std::string& schema_folder) {
+  Result<json> document = read_json(path);
+  if (!document.ok()) return document.status();
+  // First and by its name: to a file of another version the rest of the schema says nothing.
+  const json version = member(*document, "/schema_version");
+  if (version != kResultSchemaVersion) {
+    return invalid_argument(one_line(path) + ": /schema_version: got " + version.dump() +
+                            ", expected " + std::to_string(kResultSchemaVersion));
+  }
+  const Result<json> schema = read_json(schema_folder + "/" + schema_name + ".schema.json");
+  if (!schema.ok()) return schema.status();
+  if (Status status = validate_document(*document, *schema, path); !status.ok()) return status;
+  return document;
+}
 
 Status validate_document(const json& document, const json& schema, const std::string& name) {
   try {
@@ -97,7 +113,8 @@ Status validate(const std::string& file, const std::string& schema_file) {
 
 Status validate_by_name(const std::string& file, const std::string& schema_folder) {
   const std::filesystem::path path(file);
-  for (const char* known : {kBuildMetaFile, kCorrectnessFile, kPerfFile}) {
+  for (const char* known :
+       {kBuildMetaFile, kCorrectnessFile, kPerfFile, kEliteFile, kProfileVerdictFile}) {
     if (path.filename() == known) {
       return validate(file, schema_folder + "/" + path.stem().string() + ".schema.json");
     }
@@ -106,8 +123,8 @@ Status validate_by_name(const std::string& file, const std::string& schema_folde
   if (!document.ok()) return document.status();
   if (document->contains("/context/backend"_json_pointer)) return check_origin(*document, file);
   return invalid_argument(one_line(file) + ": no schema for this name, expected " + kBuildMetaFile +
-                          ", " + kCorrectnessFile + ", " + kPerfFile +
-                          " or a file that fp8_sdpa_bench wrote");
+                          ", " + kCorrectnessFile + ", " + kPerfFile + ", " + kEliteFile + ", " +
+                          kProfileVerdictFile + " or a file that fp8_sdpa_bench wrote");
 }
 
 }  // namespace fp8_sdpa::bench

@@ -9,6 +9,15 @@
 
 namespace fp8_sdpa::bench {
 
+/// Reads a JSON file of at most 256 MiB.
+Result<nlohmann::json> read_json(const std::string& path);
+
+/// Reads a result file that is to be worked with: its schema_version and its form, by the schema
+/// `schema_name` of `schema_folder`, are as this build writes them. kInvalidArgument otherwise, in
+/// one line.
+Result<nlohmann::json> read_result_file(const std::string& path, const std::string& schema_name,
+                                        const std::string& schema_folder);
+
 /// Whether `document` has the form that `schema` (JSON Schema, draft 7) asks for. kInvalidArgument
 /// otherwise: one line with `name` and each finding.
 Status validate_document(const nlohmann::json& document, const nlohmann::json& schema,

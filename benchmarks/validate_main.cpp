@@ -15,7 +15,9 @@ int main(int argc, char** argv) {
       "were measured on an H200.");
   std::vector<std::string> files;
   std::string schemas = default_schema_folder();
-  app.add_option("FILE", files, "build_meta.json, correctness_summary.json or perf_baseline.json")
+  app.add_option("FILE", files,
+                 "build_meta.json, correctness_summary.json, perf_baseline.json, elite.json or "
+                 "verdict.json")
       ->required();
   app.add_option("--schemas", schemas, "Folder of the schemas");
   try {

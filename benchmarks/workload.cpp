@@ -72,6 +72,11 @@ Result<std::vector<std::uint16_t>> Workload::run(const Plan& plan) const {
   return output();
 }
 
+Status Workload::poison() const {
+  if (Status status = output_->poison(); !status.ok()) return status;
+  return reference::synchronise(device_);
+}
+
 Result<std::vector<std::uint16_t>> Workload::output() const {
   if (Status status = reference::synchronise(device_); !status.ok()) return status;
   std::vector<std::uint16_t> bits(output_->size() / sizeof(std::uint16_t));

@@ -26,6 +26,9 @@ class Workload {
   /// Poisons O, runs the plan once and returns O's bits: what a gate's run must have left too.
   Result<std::vector<std::uint16_t>> run(const Plan& plan) const;
 
+  /// Fills O with a pattern that no kernel leaves, and waits for that.
+  Status poison() const;
+
   /// O's bits as the last launch left them.
   Result<std::vector<std::uint16_t>> output() const;
 

@@ -7,6 +7,10 @@
 
 #include "check_problem.hpp"
 #include "fp8_sdpa/variant.hpp"
+#include "sm80/kernel.cuh"
+#include "sm80/sm80.hpp"
+#include "sm89/kernel.cuh"
+#include "sm89/sm89.hpp"
 #include "stage_c/kernel.cuh"
 #include "stage_c/stage_c.hpp"
 #include "variant_impl.hpp"
@@ -14,10 +18,10 @@
 namespace fp8_sdpa {
 namespace {
 
-template <class Tag>
-constexpr Resources stage_c_resources() {
-  return {stage_c::Kernel<Tag>::kThreads, sizeof(typename stage_c::Kernel<Tag>::Shared),
-          stage_c::kTileM, stage_c::kTileN};
+/// What one block of kernel K asks for.
+template <class K>
+constexpr Resources resources_of(int tile_m, int tile_n) {
+  return {K::kThreads, sizeof(typename K::Shared), tile_m, tile_n};
 }
 
 template <class Tag>
@@ -32,21 +36,55 @@ constexpr detail::VariantImpl stage_c_impl() {
   return impl;
 }
 
+/// A family of one variant: its functions are named by the family's namespace.
+#if FP8_SDPA_HAS_DEVICE
+#define FP8_SDPA_LAUNCH_DEVICE(FAMILY) FAMILY::launch<Backend::kDevice>
+#else
+#define FP8_SDPA_LAUNCH_DEVICE(FAMILY) nullptr
+#endif
+#if FP8_SDPA_HAS_HOST
+#define FP8_SDPA_LAUNCH_HOST(FAMILY) FAMILY::launch<Backend::kHost>
+#else
+#define FP8_SDPA_LAUNCH_HOST(FAMILY) nullptr
+#endif
+constexpr detail::VariantImpl k_sm80_mma{sm80::supports, FP8_SDPA_LAUNCH_DEVICE(sm80),
+                                         FP8_SDPA_LAUNCH_HOST(sm80)};
+constexpr detail::VariantImpl k_sm89_mma{sm89::supports, FP8_SDPA_LAUNCH_DEVICE(sm89),
+                                         FP8_SDPA_LAUNCH_HOST(sm89)};
+
 #define FP8_SDPA_STAGE_C_VARIANT(NAME, SUMMARY, ...) \
   constexpr detail::VariantImpl k_##NAME = stage_c_impl<stage_c::tag::NAME>();
 #include "stage_c/variants.def"
 #undef FP8_SDPA_STAGE_C_VARIANT
 
+namespace groups = attention::key_groups;
+
 constexpr Variant kVariants[] = {
-#define FP8_SDPA_STAGE_C_VARIANT(NAME, SUMMARY, ...) \
-  {#NAME,                                            \
-   SUMMARY,                                          \
-   Family::kStageC,                                  \
-   stage_c::tag::NAME::kToggles,                     \
-   stage_c_resources<stage_c::tag::NAME>(),          \
-   &k_##NAME},
+#define FP8_SDPA_STAGE_C_VARIANT(NAME, SUMMARY, ...)                                        \
+  {.name = #NAME,                                                                           \
+   .summary = SUMMARY,                                                                      \
+   .family = Family::kStageC,                                                               \
+   .toggles = stage_c::tag::NAME::kToggles,                                                 \
+   .resources =                                                                             \
+       resources_of<stage_c::Kernel<stage_c::tag::NAME>>(stage_c::kTileM, stage_c::kTileN), \
+   .impl = &k_##NAME},
 #include "stage_c/variants.def"
 #undef FP8_SDPA_STAGE_C_VARIANT
+    {.name = "sm80_mma",
+     .summary = "half mma.sync, S, P and O in registers, keys split over warps",
+     .family = Family::kSm80,
+     .toggles = {},
+     .resources = resources_of<sm80::Kernel<sm80::tag::sm80_mma, Dtype::kE4M3>>(groups::kTileM,
+                                                                                groups::kTileN),
+     .impl = &k_sm80_mma},
+    {.name = "sm89_mma",
+     .summary = "FP8 mma.sync, S, P and O in registers, keys split over warps",
+     .family = Family::kSm89,
+     .toggles = {},
+     .resources = resources_of<sm89::Kernel<sm89::tag::sm89_mma, Dtype::kE4M3, 1>>(groups::kTileM,
+                                                                                   groups::kTileN),
+     .impl = &k_sm89_mma,
+     .fp8_p = true},
 };
 
 // Levenshtein distance, for "did you mean".

@@ -78,14 +78,6 @@ struct RunOutput {
   }
 };
 
-/// Whether the kernels of a family round P to FP8 before P V.
-bool rounds_p_to_fp8(Family family) {
-  switch (family) {
-    case Family::kStageC: return false;  // P is half
-  }
-  return false;
-}
-
 GateResult count_gate(const char* name, std::int64_t count, std::string detail) {
   GateResult gate;
   gate.name = name;
@@ -276,7 +268,7 @@ Result<CaseResult> check(const Variant& variant, const CaseData& data, const Dev
   result.quantised = compare(o, data.reference_quantised.o, data.shape, tolerances.bad_threshold);
   result.kernel = compare(o, data.reference_kernel.o, data.shape, tolerances.bad_threshold);
 
-  const JudgeContext context{data.dtype, rounds_p_to_fp8(variant.family), data.max_abs_v,
+  const JudgeContext context{data.dtype, variant.fp8_p, data.max_abs_v,
                              data.score_bound, data.drawn};
   result.gates = judge(result.quantised, result.kernel, data.shape, tolerances, context);
   if (options.lse) {

@@ -22,13 +22,17 @@ GPU_FN Halves16 dequantise(const Codes16& codes, Dtype dtype) {
   Halves16 out;
   if (dtype == Dtype::kE4M3) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      out.pairs[i] = gpu::e4m3x2_to_half2(static_cast<std::uint16_t>(words[i / 2] >> (i % 2 * 16)));
+    for (int i = 0; i < 4; ++i) {
+      const gpu::Half4 four = gpu::e4m3x4_to_half4(words[i]);
+      out.pairs[2 * i] = four.low;
+      out.pairs[2 * i + 1] = four.high;
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      out.pairs[i] = gpu::e5m2x2_to_half2(static_cast<std::uint16_t>(words[i / 2] >> (i % 2 * 16)));
+    for (int i = 0; i < 4; ++i) {
+      const gpu::Half4 four = gpu::e5m2x4_to_half4(words[i]);
+      out.pairs[2 * i] = four.low;
+      out.pairs[2 * i + 1] = four.high;
     }
   }
   return out;

@@ -30,8 +30,10 @@ struct SharedTile {
     if constexpr (kLayout == Layout::kPadded) {
       return col;
     } else {
-      const int chunk = (col / kChunk) ^ (row / kRowsPerLine % kChunksPerRow);
-      return chunk * kChunk + col % kChunk;
+      // Unsigned: divisions are then shifts and masks, and a constant part of the row folds away.
+      const unsigned chunk = static_cast<unsigned>(col) / kChunk ^
+                             static_cast<unsigned>(row) / kRowsPerLine % kChunksPerRow;
+      return static_cast<int>(chunk * kChunk + static_cast<unsigned>(col) % kChunk);
     }
   }
   GPU_FN T* at(int row, int col) { return &data[row][physical_column(row, col)]; }

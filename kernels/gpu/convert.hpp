@@ -7,6 +7,7 @@
 #include <cuda_fp8.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "gpu/backend.hpp"
 #if !GPU_ON_DEVICE
@@ -16,26 +17,112 @@
 namespace gpu {
 inline namespace GPU_BACKEND {
 
-/// cvt.rn.f16x2.e4m3x2 (PTX ISA, "cvt"; sm_89 and newer, arithmetic before): two E4M3 codes, the
-/// low byte into .x. Exact. NaN codes give half's canonical NaN, 0x7fff.
-GPU_FN __half2 e4m3x2_to_half2(std::uint16_t codes) {
+/// Four halves: what four FP8 codes become.
+struct Half4 {
+  __half2 low;   ///< of the lower two bytes
+  __half2 high;  ///< of the upper two bytes
+};
+
 #if GPU_ON_DEVICE
-  return __half2(__nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3));
+namespace detail {
+
+/// Multiplies two halves given as bits. Exact for powers of two within half's range; a NaN becomes
+/// half's canonical NaN.
+GPU_FN __half2 scale_half2(std::uint32_t bits, std::uint32_t factor) {
+  std::uint32_t product;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(bits), "r"(factor));
+  __half2 result;
+  memcpy(&result, &product, sizeof result);
+  return result;
+}
+
+/// E4M3 codes in the upper bytes of two 16-bit lanes, where no instruction converts them: exponent
+/// and mantissa one bit down are a half's, but for the exponent's bias, which a factor of 2^8 makes
+/// good, subnormals included. Code 0x7f, a NaN, gets all exponent bits set first.
+GPU_FN __half2 e4m3_lanes_to_half2(std::uint32_t lanes) {
+  constexpr std::uint32_t kTwoToThe8 = 0x5c005c00;
+  const std::uint32_t magnitude = (lanes & 0x7f007f00U) >> 1;
+  const std::uint32_t nan = (magnitude + 0x00800080U) & 0x40004000U;  // carries from 0x3f80 alone
+  return scale_half2((lanes & 0x80008000U) | magnitude | nan, kTwoToThe8);
+}
+
+/// E5M2 codes, likewise: they are the upper bytes of halves.
+GPU_FN __half2 e5m2_lanes_to_half2(std::uint32_t lanes) {
+  constexpr std::uint32_t kOne = 0x3c003c00;
+  return scale_half2(lanes, kOne);
+}
+
+/// Bytes 0 and 1 (low) or 2 and 3 (high) of `codes` as the upper bytes of two 16-bit lanes.
+GPU_FN std::uint32_t low_lanes(std::uint32_t codes) {
+  return __byte_perm(codes, 0, 0x1404);
+}
+GPU_FN std::uint32_t high_lanes(std::uint32_t codes) {
+  return __byte_perm(codes, 0, 0x3424);
+}
+
+}  // namespace detail
+#endif
+
+/// cvt.rn.f16x2.e4m3x2 (PTX ISA, "cvt"; sm_89 and newer, arithmetic before), twice: four E4M3
+/// codes, the lowest byte into low.x. Exact. NaN codes give half's canonical NaN, 0x7fff.
+GPU_FN Half4 e4m3x4_to_half4(std::uint32_t codes) {
+#if GPU_ON_DEVICE
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  std::uint32_t low;
+  std::uint32_t high;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}"
+      : "=r"(low), "=r"(high)
+      : "r"(codes));
+  Half4 result;
+  memcpy(&result.low, &low, sizeof low);
+  memcpy(&result.high, &high, sizeof high);
+  return result;
 #else
-  return host::half2_from_bits(host::kE4M3ToHalfBits[codes & 0xff],
-                               host::kE4M3ToHalfBits[codes >> 8]);
+  return {detail::e4m3_lanes_to_half2(detail::low_lanes(codes)),
+          detail::e4m3_lanes_to_half2(detail::high_lanes(codes))};
+#endif
+#else
+  return {host::half2_from_bits(host::kE4M3ToHalfBits[codes & 0xff],
+                                host::kE4M3ToHalfBits[codes >> 8 & 0xff]),
+          host::half2_from_bits(host::kE4M3ToHalfBits[codes >> 16 & 0xff],
+                                host::kE4M3ToHalfBits[codes >> 24])};
 #endif
 }
 
-/// cvt.rn.f16x2.e5m2x2 (PTX ISA, "cvt"; sm_89 and newer, arithmetic before): two E5M2 codes, the
-/// low byte into .x. Exact. NaN codes give half's canonical NaN, 0x7fff.
-GPU_FN __half2 e5m2x2_to_half2(std::uint16_t codes) {
+/// cvt.rn.f16x2.e5m2x2 (PTX ISA, "cvt"; sm_89 and newer, arithmetic before), twice: four E5M2
+/// codes, the lowest byte into low.x. Exact. NaN codes give half's canonical NaN, 0x7fff.
+GPU_FN Half4 e5m2x4_to_half4(std::uint32_t codes) {
 #if GPU_ON_DEVICE
-  return __half2(__nv_cvt_fp8x2_to_halfraw2(codes, __NV_E5M2));
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  std::uint32_t low;
+  std::uint32_t high;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\n"
+      "cvt.rn.f16x2.e5m2x2 %0, low;\ncvt.rn.f16x2.e5m2x2 %1, high;\n}"
+      : "=r"(low), "=r"(high)
+      : "r"(codes));
+  Half4 result;
+  memcpy(&result.low, &low, sizeof low);
+  memcpy(&result.high, &high, sizeof high);
+  return result;
 #else
-  return host::half2_from_bits(host::e5m2_to_half_bits(codes & 0xff),
-                               host::e5m2_to_half_bits(codes >> 8));
+  return {detail::e5m2_lanes_to_half2(detail::low_lanes(codes)),
+          detail::e5m2_lanes_to_half2(detail::high_lanes(codes))};
 #endif
+#else
+  return {host::half2_from_bits(host::e5m2_to_half_bits(codes & 0xff),
+                                host::e5m2_to_half_bits(codes >> 8 & 0xff)),
+          host::half2_from_bits(host::e5m2_to_half_bits(codes >> 16 & 0xff),
+                                host::e5m2_to_half_bits(codes >> 24))};
+#endif
+}
+
+/// The same for two codes, the low byte into .x.
+GPU_FN __half2 e4m3x2_to_half2(std::uint16_t codes) {
+  return e4m3x4_to_half4(codes).low;
+}
+GPU_FN __half2 e5m2x2_to_half2(std::uint16_t codes) {
+  return e5m2x4_to_half4(codes).low;
 }
 
 /// cvt.f32.f16: exact.
@@ -72,6 +159,12 @@ GPU_FN __half2 float2_to_half2(float low, float high) {
 #else
   return __half2(host::float_to_half(low), host::float_to_half(high));
 #endif
+}
+
+/// cvt.rn.satfinite.e4m3x2.f32 (PTX ISA, "cvt"; sm_89 and newer, arithmetic before): round to
+/// nearest even, 448 past the largest finite code, NaN stays NaN; `low` into the low byte.
+GPU_FN std::uint16_t float2_to_e4m3x2(float low, float high) {
+  return __nv_cvt_float2_to_fp8x2(make_float2(low, high), __NV_SATFINITE, __NV_E4M3);
 }
 
 /// cvt.rn.bf16.f32: round to nearest even.

@@ -9,6 +9,8 @@
 #include "gpu/index.hpp"     // IWYU pragma: export
 #include "gpu/launch.hpp"    // IWYU pragma: export
 #include "gpu/math.hpp"      // IWYU pragma: export
+#include "gpu/mma.hpp"       // IWYU pragma: export
+#include "gpu/permute.hpp"   // IWYU pragma: export
 #include "gpu/print.hpp"     // IWYU pragma: export
 #include "gpu/shuffle.hpp"   // IWYU pragma: export
 #include "gpu/wmma.hpp"      // IWYU pragma: export

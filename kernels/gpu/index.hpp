@@ -12,6 +12,9 @@ inline namespace GPU_BACKEND {
 /// %tid.x: this thread in its block. Blocks are one-dimensional.
 GPU_FN int thread_idx() {
 #if GPU_ON_DEVICE
+  // Not negative as an int: divisions by powers of two become shifts.
+  constexpr unsigned kMaxThreads = 1024;
+  __builtin_assume(threadIdx.x < kMaxThreads);
   return static_cast<int>(threadIdx.x);
 #else
   return host::current_lane->thread;
@@ -22,7 +25,7 @@ GPU_FN int thread_idx() {
 /// than %laneid; equal to it, since blocks are one-dimensional.
 GPU_FN int lane_idx() {
 #if GPU_ON_DEVICE
-  return static_cast<int>(threadIdx.x) % kWarpSize;
+  return static_cast<int>(threadIdx.x % unsigned{kWarpSize});
 #else
   return host::current_lane->lane;
 #endif
@@ -31,7 +34,7 @@ GPU_FN int lane_idx() {
 /// This thread's warp in its block.
 GPU_FN int warp_idx() {
 #if GPU_ON_DEVICE
-  return static_cast<int>(threadIdx.x) / kWarpSize;
+  return static_cast<int>(threadIdx.x / unsigned{kWarpSize});
 #else
   return host::current_lane->warp;
 #endif

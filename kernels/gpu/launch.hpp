@@ -2,8 +2,10 @@
 //
 // A kernel K has: struct Params (trivially copyable), struct Shared (the block's shared memory),
 // static constexpr int kThreads and kMinBlocks (__launch_bounds__), and
-// GPU_FN static void run(const Params&, Shared&). K must not be a template over a non-type argument
-// of class type: nvcc's host stub does not compile then. Use a tag type.
+// GPU_FN static void run(const Params&, Shared&). It may have static constexpr int kMinSmVersion
+// (89 for sm_89): code for older architectures, which lack its instructions, is then a trap. K must
+// not be a template over a non-type argument of class type: nvcc's host stub does not compile then.
+// Use a tag type.
 #pragma once
 
 #include <vector_types.h>
@@ -28,11 +30,27 @@ inline constexpr int kSharedAlignment = 1024;
 
 #if GPU_ON_DEVICE
 
+/// The first architecture that has K's instructions, as 10 * major + minor; 0 if K does not say.
+template <class K>
+consteval int min_sm_version() {
+  if constexpr (requires { K::kMinSmVersion; }) {
+    return K::kMinSmVersion;
+  } else {
+    return 0;
+  }
+}
+
 template <class K>
 __global__ void __launch_bounds__(K::kThreads, K::kMinBlocks)
     kernel_entry(const __grid_constant__ typename K::Params params) {
   extern __shared__ __align__(kSharedAlignment) unsigned char shared_memory[];
-  K::run(params, *reinterpret_cast<typename K::Shared*>(shared_memory));
+#if defined(__CUDA_ARCH__)
+  if constexpr (__CUDA_ARCH__ < 10 * min_sm_version<K>()) {
+    __trap();
+  } else {
+    K::run(params, *reinterpret_cast<typename K::Shared*>(shared_memory));
+  }
+#endif
 }
 
 #endif

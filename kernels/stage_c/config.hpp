@@ -9,14 +9,13 @@ inline constexpr int kTileM = 32;
 inline constexpr int kTileN = 32;
 inline constexpr int kHeadDim = 64;
 inline constexpr int kWarps = 4;
-inline constexpr int kThreads = 32 * kWarps;
-inline constexpr int kStages = 2;  ///< K/V staging buffers of the cp.async variants
+inline constexpr int kThreads = 32 * kWarps;  ///< that compute; a producer warp comes on top
+inline constexpr int kStages = 2;             ///< K/V staging buffers of the cp.async variants
 
 /// What every variant of the ladder must stay within (SPEC section 5).
 inline constexpr int kMaxRegisters = 128;
 inline constexpr std::size_t kMaxSharedBytes = 64 * 1024;
-inline constexpr int kMinBlocks =
-    65536 / (kThreads * kMaxRegisters);  ///< caps the compiler at kMaxRegisters
+inline constexpr int kRegistersPerMultiprocessor = 65536;
 
 /// One tag type per variant, named as the variant: the name is in the kernel's mangled symbol,
 /// where the compiler's resource report and the profiler show it.

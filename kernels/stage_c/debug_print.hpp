@@ -27,25 +27,25 @@ GPU_FN void debug_print_row(const char* name, int tile, const Tile& values, int 
 }
 
 /// S of the tile, scaled as the softmax sees it (natural units). Called between scores and softmax.
-template <class Tag>
-GPU_FN void debug_print_scores(const Params& p, const Block& block, const Shared<Tag>& sm,
-                               int tile) {
+template <class Tag, class Sync>
+GPU_FN void debug_print_scores(const Params& p, const Block& block, const Shared<Tag>& sm, int tile,
+                               Sync sync) {
   if constexpr (kDebugPrint) {
     if (gpu::block_idx().x == 0 && gpu::thread_idx() == 0) {
       for (int row = 0; row < kDebugRows && row < p.seq_q; ++row) {
         debug_print_row("S", tile, sm.s, row, kTileN, block.score_scale * attention::kLn2);
       }
     }
-    gpu::sync_block();  // the softmax overwrites S
+    sync();  // the softmax overwrites S
   }
 }
 
 /// m (natural units), l and U (unnormalised) after the tile.
-template <class Tag>
-GPU_FN void debug_print_state(const Params& p, const Block& block, const Shared<Tag>& sm,
-                              int tile) {
+template <class Tag, class Sync>
+GPU_FN void debug_print_state(const Params& p, const Block& block, const Shared<Tag>& sm, int tile,
+                              Sync sync) {
   if constexpr (kDebugPrint) {
-    gpu::sync_block();  // U is complete
+    sync();  // U is complete
     if (gpu::block_idx().x == 0 && gpu::thread_idx() == 0) {
       for (int row = 0; row < kDebugRows && row < p.seq_q; ++row) {
         gpu::print("tile=%d row=%d m: %.4g l: %.4g\n", tile, row,
@@ -54,7 +54,7 @@ GPU_FN void debug_print_state(const Params& p, const Block& block, const Shared<
         debug_print_row("U", tile, sm.u, row, kHeadDim, block.v_descale);
       }
     }
-    gpu::sync_block();
+    sync();
   }
 }
 

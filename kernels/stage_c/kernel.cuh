@@ -1,31 +1,45 @@
 // Stage C: FP8 attention forward for Ada-class GPUs (sm_80 and newer). SPEC section 5;
 // FlashAttention-2, Algorithm 1.
 //
-// One block computes one tile of kTileM query rows of one (batch, head), over all keys, kTileN at a
-// time:
+// One block computes one tile of kTileM query rows of one (batch, head), over all keys, kTileN at
+// a time:
 //
-//   Q <- half(q codes)                                             (tile_m, head_dim), once
+//   Q <- half(q codes)                                        (tile_m, head_dim), once
 //   U <- 0, m <- -inf, l <- 0
 //   for each KV tile t:
-//     K, V <- half(codes)                                          (tile_n, head_dim), zero past
-//     seq_kv S <- Q K^T                                                   (tile_m, tile_n), WMMA,
-//     fp32 S <- S * descale_q * descale_k * softmax_scale * log2(e)     -inf past seq_kv m' <-
-//     max(m, rowmax S);  P <- exp2(S - m');  a <- exp2(m - m') l <- a l + rowsum P;  m <- m' U <- a
-//     U + P V                                               (tile_m, head_dim)
+//     K, V <- half(codes), zero past seq_kv                   (tile_n, head_dim)
+//     S <- Q K^T, fp32                                        (tile_m, tile_n), tensor cores
+//     S <- S * descale_q * descale_k * softmax_scale * log2(e), -inf past seq_kv
+//     m' <- max(m, rowmax S);  P <- exp2(S - m');  a <- exp2(m - m')
+//     l <- a l + rowsum P;  m <- m'
+//     U <- a U + P V                                          (tile_m, head_dim)
 //   O <- U * descale_v / l;  LSE <- (m + log2 l) ln 2
 //
-// Data: global FP8 -> (staging, cp.async) -> half in shared memory -> WMMA -> S, P, U in shared
-// memory -> global.
+// Data: global FP8 -> (staging, cp.async) -> half in shared memory -> tensor cores -> S, P, U in
+// shared memory -> global.
 //
-// barrier        | all threads arrive when                   | and may then
-// ---------------|-------------------------------------------|----------------------------------------------
-// tile_ready     | own copies of tile t landed; P V of t-1   | read staging t; overwrite K, V,
-// staging t-1
-//                | and dequantisation of t-1 are done        |
-// kv_ready       | own part of K and V (and Q) is half       | read Q, K, V
-// scores_ready   | own fragment of S is stored               | read S
-// weights_ready  | own part of P, a and l is stored          | read P, a, l; write U
-// output_ready   | own part of U is complete                 | read U
+// Without WARP_SPEC all threads do everything, between barriers of the whole block:
+//
+// barrier       | all threads arrive when                | and may then
+// --------------|----------------------------------------|-------------------------------------
+// tile_ready    | own copies of tile t landed; P V and   | read staging t; overwrite K, V and
+//               | dequantisation of t - 1 are done       | staging t - 1
+// kv_ready      | own part of K and V (and Q) is half    | read Q, K, V
+// scores_ready  | own fragment of S is stored            | read S
+// weights_ready | own part of P, a and l is stored       | read P, a, l; write U
+// output_ready  | own part of U is complete              | read U
+//
+// With WARP_SPEC a producer warp copies and dequantises tile t + 1 while four consumer warps
+// compute on tile t, through two buffers of K and V. Named barriers, one set per buffer:
+//
+// barrier       | arrive, count        | wait      | means
+// --------------|----------------------|-----------|-------------------------------------------
+// full[buffer]  | all 5 warps, 160     | consumers | the tile is half in shared memory; every
+//               |                      |           | consumer has finished the tile before: S
+//               |                      |           | and P may be overwritten
+// empty[buffer] | all 5 warps, 160     | producer  | P V of the tile in the buffer is done
+// consumers     | 4 consumer warps, 128| consumers | scores_ready, weights_ready, output_ready
+//               |                      |           | as above
 //
 // Rows past seq_q compute on zeros and are not stored. NaN in an attended code reaches the row's
 // output: P, l and U carry it, and no max or clamp hides it.
@@ -47,42 +61,103 @@ struct Kernel {
   using Params = stage_c::Params;
   using Shared = stage_c::Shared<Tag>;
   static constexpr Toggles kToggles = Tag::kToggles;
-  static constexpr int kThreads = stage_c::kThreads;
-  static constexpr int kMinBlocks = stage_c::kMinBlocks;
+  static constexpr int kBuffers = Shared::kBuffers;
+  static constexpr int kConsumers = stage_c::kThreads;
+  static constexpr int kThreads = kConsumers + (kToggles.warp_spec ? gpu::kWarpSize : 0);
+  static constexpr int kMinBlocks = kRegistersPerMultiprocessor / (kThreads * kMaxRegisters);
   static_assert(sizeof(Shared) <= kMaxSharedBytes);
 
-  GPU_FN static void run(const Params& p, Shared& sm) {
-    const Block block = locate(p);
-    const int thread = gpu::thread_idx();
-    const int tiles_n = (p.seq_kv + kTileN - 1) / kTileN;
-    attention::RowState state;  // of the row that this thread shares in softmax()
+  enum NamedBarrier { kFull = 1, kEmpty = kFull + kBuffers, kAmongConsumers = kEmpty + kBuffers };
 
-    if constexpr (kToggles.cp_async) prefetch_kv(p, block, sm, 0, thread, kThreads);
+  GPU_FN static void run(const Params& p, Shared& sm) {
+    const Block block = attention::locate<kTileM>(p);
+    const int tiles_n = (p.seq_kv + kTileN - 1) / kTileN;
+    if constexpr (!kToggles.warp_spec) {
+      compute(p, block, sm, tiles_n);
+    } else if (gpu::thread_idx() >= kConsumers) {
+      produce(p, block, sm, tiles_n);
+    } else {
+      consume(p, block, sm, tiles_n);
+    }
+  }
+
+  /// All threads: load, then compute, tile by tile.
+  GPU_FN static void compute(const Params& p, const Block& block, Shared& sm, int tiles_n) {
+    const int thread = gpu::thread_idx();
+    attention::RowState state;  // of the row that this thread shares in softmax()
+    if constexpr (kToggles.cp_async) prefetch_kv<kThreads>(p, block, sm, 0, thread);
     if constexpr (kToggles.kv_lut) {
       attention::fill_dequantisation_table(sm.table, p.input, thread, kThreads);
     }
-    load_q(p, block, sm, thread, kThreads);
-    clear_output(sm);
+    load_q<kThreads>(p, block, sm, thread);
+    clear_output<kThreads>(sm, thread);
 
     for (int tile = 0; tile < tiles_n; ++tile) {
       if constexpr (kToggles.cp_async) gpu::cp_async_wait<0>();
       gpu::sync_block();  // tile_ready
       if constexpr (kToggles.cp_async) {
-        if (tile + 1 < tiles_n) prefetch_kv(p, block, sm, tile + 1, thread, kThreads);
+        if (tile + 1 < tiles_n) prefetch_kv<kThreads>(p, block, sm, tile + 1, thread);
       }
-      load_kv(p, block, sm, tile, thread, kThreads);
+      load_kv<kThreads>(p, block, sm, tile, thread);
       gpu::sync_block();  // kv_ready
-      scores(sm, tile % Shared::kBuffers);
+      scores(sm, 0);
       gpu::sync_block();  // scores_ready
-      debug_print_scores(p, block, sm, tile);
+      debug_print_scores(p, block, sm, tile, [] { gpu::sync_block(); });
       softmax(p, block, sm, tile, state);
       gpu::sync_block();  // weights_ready
-      accumulate(sm, tile % Shared::kBuffers);
-      debug_print_state(p, block, sm, tile);
+      accumulate(sm, 0);
+      debug_print_state(p, block, sm, tile, [] { gpu::sync_block(); });
     }
     gpu::sync_block();  // output_ready
-    store(p, block, sm, thread, kThreads);
+    store<kThreads>(p, block, sm, thread);
   }
+
+  /// The producer warp: FP8 to staging one tile ahead, staging to halves when a buffer is empty.
+  GPU_FN static void produce(const Params& p, const Block& block, Shared& sm, int tiles_n) {
+    const int lane = gpu::lane_idx();
+    prefetch_kv<gpu::kWarpSize>(p, block, sm, 0, lane);
+    if constexpr (kToggles.kv_lut) {
+      attention::fill_dequantisation_table(sm.table, p.input, lane, gpu::kWarpSize);
+      gpu::sync_warp();  // every lane reads the whole table
+    }
+    for (int tile = 0; tile < tiles_n; ++tile) {
+      if (tile + 1 < tiles_n) {
+        prefetch_kv<gpu::kWarpSize>(p, block, sm, tile + 1, lane);
+        gpu::cp_async_wait<1>();
+      } else {
+        gpu::cp_async_wait<0>();
+      }
+      const int buffer = tile % kBuffers;
+      if (tile >= kBuffers) gpu::named_barrier_sync(kEmpty + buffer, kThreads);
+      load_kv<gpu::kWarpSize>(p, block, sm, tile, lane);
+      gpu::named_barrier_arrive(kFull + buffer, kThreads);
+    }
+  }
+
+  /// The consumer warps: S, softmax and P V of each tile as its buffer fills.
+  GPU_FN static void consume(const Params& p, const Block& block, Shared& sm, int tiles_n) {
+    const int thread = gpu::thread_idx();
+    attention::RowState state;
+    load_q<kConsumers>(p, block, sm, thread);
+    clear_output<kConsumers>(sm, thread);
+
+    for (int tile = 0; tile < tiles_n; ++tile) {
+      const int buffer = tile % kBuffers;
+      gpu::named_barrier_sync(kFull + buffer, kThreads);
+      scores(sm, buffer);
+      sync_consumers();  // scores_ready
+      debug_print_scores(p, block, sm, tile, sync_consumers);
+      softmax(p, block, sm, tile, state);
+      sync_consumers();  // weights_ready
+      accumulate(sm, buffer);
+      if (tile + kBuffers < tiles_n) gpu::named_barrier_arrive(kEmpty + buffer, kThreads);
+      debug_print_state(p, block, sm, tile, sync_consumers);
+    }
+    sync_consumers();  // output_ready
+    store<kConsumers>(p, block, sm, thread);
+  }
+
+  GPU_FN static void sync_consumers() { gpu::named_barrier_sync(kAmongConsumers, kConsumers); }
 };
 
 }  // namespace fp8_sdpa::stage_c

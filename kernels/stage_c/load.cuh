@@ -18,11 +18,13 @@ GPU_FN void store_halves(Tile& tile, int row, int col, const attention::Halves16
   *reinterpret_cast<uint4*>(tile.at(row, col + Tile::kChunk)) = pairs[1];
 }
 
-/// Q to half in shared memory, by `threads` threads of which this is number `thread`. Rows past
+/// Q to half in shared memory, by kThreadsOf threads of which this is number `thread`. Rows past
 /// seq_q are zero.
-template <class Tag>
-GPU_FN void load_q(const Params& p, const Block& block, Shared<Tag>& sm, int thread, int threads) {
-  for (int i = thread; i < kTileM * kChunksPerRow; i += threads) {
+template <int kThreadsOf, class Tag>
+GPU_FN void load_q(const Params& p, const Block& block, Shared<Tag>& sm, int thread) {
+#pragma unroll
+  for (int pass = 0; pass < kTileM * kChunksPerRow / kThreadsOf; ++pass) {
+    const int i = thread + pass * kThreadsOf;
     const int row = i / kChunksPerRow;
     const int col = i % kChunksPerRow * kChunkCodes;
     attention::Codes16 codes{0, 0, 0, 0};
@@ -37,11 +39,13 @@ GPU_FN void load_q(const Params& p, const Block& block, Shared<Tag>& sm, int thr
 
 /// Starts the copy of KV tile `tile` into its staging buffer, as one cp.async group. Rows past
 /// seq_kv become zero.
-template <class Tag>
-GPU_FN void prefetch_kv(const Params& p, const Block& block, Shared<Tag>& sm, int tile, int thread,
-                        int threads) {
+template <int kThreadsOf, class Tag>
+GPU_FN void prefetch_kv(const Params& p, const Block& block, Shared<Tag>& sm, int tile,
+                        int thread) {
   const int stage = tile % kStages;
-  for (int i = thread; i < kChunksPerTile; i += threads) {
+#pragma unroll
+  for (int pass = 0; pass < kChunksPerTile / kThreadsOf; ++pass) {
+    const int i = thread + pass * kThreadsOf;
     const int row = i / kChunksPerRow;
     const int col = i % kChunksPerRow * kChunkCodes;
     const int key = tile * kTileN + row;
@@ -59,12 +63,13 @@ GPU_FN void prefetch_kv(const Params& p, const Block& block, Shared<Tag>& sm, in
 
 /// KV tile `tile` to halves in buffer tile % kBuffers: from staging (the chunks that this very
 /// thread copied) or from global memory. Rows past seq_kv are zero.
-template <class Tag>
-GPU_FN void load_kv(const Params& p, const Block& block, Shared<Tag>& sm, int tile, int thread,
-                    int threads) {
+template <int kThreadsOf, class Tag>
+GPU_FN void load_kv(const Params& p, const Block& block, Shared<Tag>& sm, int tile, int thread) {
   constexpr Toggles kToggles = Tag::kToggles;
   const int buffer = tile % Shared<Tag>::kBuffers;
-  for (int i = thread; i < kChunksPerTile; i += threads) {
+#pragma unroll
+  for (int pass = 0; pass < kChunksPerTile / kThreadsOf; ++pass) {
+    const int i = thread + pass * kThreadsOf;
     const int row = i / kChunksPerRow;
     const int col = i % kChunksPerRow * kChunkCodes;
     attention::Codes16 k{0, 0, 0, 0};

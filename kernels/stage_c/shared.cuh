@@ -1,7 +1,7 @@
-// Stage C's arguments and shared memory.
+// Stage C's shared memory.
 #pragma once
 
-#include "attention/head_view.hpp"
+#include "attention/forward_params.hpp"
 #include "attention/online_softmax.hpp"
 #include "attention/shared_tile.hpp"
 #include "gpu/gpu.hpp"
@@ -9,37 +9,8 @@
 
 namespace fp8_sdpa::stage_c {
 
-/// Arguments of every Stage C kernel. Tensors are FP8 codes; see Problem for shapes.
-struct Params {
-  const std::uint8_t* q;
-  const std::uint8_t* k;
-  const std::uint8_t* v;
-  void* o;
-  float* lse;  ///< or null
-  const float* descale_q;
-  const float* descale_k;
-  const float* descale_v;
-  attention::Strides q_strides, k_strides, v_strides, o_strides;
-  int heads;
-  int seq_q, seq_kv;
-  int tiles_m;               ///< query tiles per (batch, head)
-  float softmax_scale_log2;  ///< softmax_scale * log2(e)
-  Dtype input, output;
-};
-
-/// The block's place in the problem, and the scales that go with it.
-struct Block {
-  int batch, head, first_row;
-  float score_scale;  ///< raw score -> units of log2(e)
-  float v_descale;
-};
-
-GPU_FN Block locate(const Params& p) {
-  const int bh = static_cast<int>(gpu::block_idx().x) / p.tiles_m;
-  const int tile = static_cast<int>(gpu::block_idx().x) % p.tiles_m;
-  return {bh / p.heads, bh % p.heads, tile * kTileM,
-          p.descale_q[bh] * p.descale_k[bh] * p.softmax_scale_log2, p.descale_v[bh]};
-}
+using attention::Block;
+using Params = attention::ForwardParams;
 
 /// Nothing: what a variant has in place of a buffer that it does not use.
 struct Absent {};

@@ -5,6 +5,9 @@
 #
 # SDPA_GATES, SDPA_GATES_LABELS and SDPA_GATES_TIMEOUT are set by the file that includes this one.
 #
+# A sanitizer build has no device code, and a sanitizer takes longer to start than a small gate takes
+# to run: there, device cases are left out, and the host cases of a variant are one test.
+#
 # A test is "skipped" only when all of its cases were: one that also passed or failed something is
 # what that something was.
 cmake_minimum_required(VERSION 3.25)
@@ -38,6 +41,13 @@ if(EXISTS ${SDPA_GATES})
         set(group "${CMAKE_MATCH_1}_${CMAKE_MATCH_2}")
       else()
         set(group ${test})
+      endif()
+      if("sanitizer" IN_LIST SDPA_GATES_LABELS)
+        if(test MATCHES "/device(_|$)")
+          continue()
+        elseif(test MATCHES "[/_]((stage_c|sm[0-9]+)[A-Za-z0-9_]*)$")
+          set(group gate/${CMAKE_MATCH_1})
+        endif()
       endif()
       string(REPLACE "Gates/ForwardGate.Passes/" "gate/" group ${group})
       string(MAKE_C_IDENTIFIER ${group} key)

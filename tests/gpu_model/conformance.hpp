@@ -24,6 +24,10 @@ enum class Primitive {
   kCpAsyncZfill,
   kE4M3ToHalf,
   kE5M2ToHalf,
+  kE4M3x4ToHalf4,
+  kE5M2x4ToHalf4,
+  kFloat2ToE4M3x2,
+  kPrmt,
   kHalfToFloat,
   kHalf2ToFloat2,
   kFloatToHalf,
@@ -33,6 +37,9 @@ enum class Primitive {
   kLog2,
   kMaxNan,
   kFma,
+  kLdmatrix,
+  kMmaHalf,
+  kMmaFp8,
   kWmma,
   kPrint,
 };
@@ -81,5 +88,17 @@ inline constexpr int kZfillSizes = kCopyBytes + 1;
 inline constexpr int kMatrixDim = 16;
 inline constexpr int kMatrixElements = kMatrixDim * kMatrixDim;
 inline constexpr int kWmmaLayouts = 8;
+
+/// ldmatrix: four 8 x 8 matrices of 16-bit elements, a row in 16 bytes.
+inline constexpr int kLdmatrixMatrices = 4;
+inline constexpr int kLdmatrixRows = 8;
+
+/// mma: A (kMmaM x k), B (k x kMmaN), k = 16 halves or 32 FP8 codes.
+inline constexpr int kMmaM = 16;
+inline constexpr int kMmaN = 8;
+inline constexpr int kMmaHalfK = 16;
+inline constexpr int kMmaFp8K = 32;
+/// Every pair of E4M3 and E5M2.
+inline constexpr int kMmaFp8Pairs = 4;
 
 }  // namespace conformance

@@ -4,43 +4,11 @@
 #include <type_traits>
 
 #include "gpu/gpu.hpp"
-#include "tests/gpu_model/conformance.hpp"
+#include "tests/gpu_model/conformance_base.cuh"
+#include "tests/gpu_model/mma_kernels.cuh"
 
 namespace conformance {
 inline namespace GPU_BACKEND {
-
-struct Buffers {
-  const void* in;
-  void* out;
-  int count;
-};
-
-struct Nothing {};
-
-/// What most of the kernels have in common.
-template <int kThreadsOfBlock, class SharedMemory = Nothing>
-struct KernelBase {
-  using Params = Buffers;
-  using Shared = SharedMemory;
-  static constexpr int kThreads = kThreadsOfBlock;
-  static constexpr int kMinBlocks = 1;
-};
-
-/// out[i] = Op::apply(in[i])
-template <class Op>
-struct Elementwise : KernelBase<256> {
-  static constexpr int kPerThread = 16;
-  static constexpr int kPerBlock = 256 * kPerThread;
-  GPU_FN static void run(const Buffers& p, Nothing&) {
-    const auto* in = static_cast<const typename Op::In*>(p.in);
-    auto* out = static_cast<typename Op::Out*>(p.out);
-    const int first = static_cast<int>(gpu::block_idx().x) * kPerBlock + gpu::thread_idx();
-    for (int n = 0; n < kPerThread; ++n) {
-      const int i = first + n * 256;
-      if (i < p.count) out[i] = Op::apply(in[i]);
-    }
-  }
-};
 
 struct E4M3ToHalf {
   using In = std::uint16_t;
@@ -51,6 +19,26 @@ struct E5M2ToHalf {
   using In = std::uint16_t;
   using Out = __half2;
   GPU_FN static Out apply(In x) { return gpu::e5m2x2_to_half2(x); }
+};
+struct E4M3x4ToHalf4 {
+  using In = std::uint32_t;
+  using Out = gpu::Half4;
+  GPU_FN static Out apply(In x) { return gpu::e4m3x4_to_half4(x); }
+};
+struct E5M2x4ToHalf4 {
+  using In = std::uint32_t;
+  using Out = gpu::Half4;
+  GPU_FN static Out apply(In x) { return gpu::e5m2x4_to_half4(x); }
+};
+struct Float2ToE4M3x2 {
+  using In = float2;
+  using Out = std::uint16_t;
+  GPU_FN static Out apply(In x) { return gpu::float2_to_e4m3x2(x.x, x.y); }
+};
+struct Prmt {
+  using In = uint3;
+  using Out = std::uint32_t;
+  GPU_FN static Out apply(In x) { return gpu::prmt(x.x, x.y, x.z); }
 };
 struct HalfToFloat {
   using In = __half;
@@ -341,6 +329,10 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kCpAsyncZfill: return gpu::launch<CpAsyncZfill>(dim3(1), b, q);
     case Primitive::kE4M3ToHalf: return launch_elementwise<E4M3ToHalf>(b, q);
     case Primitive::kE5M2ToHalf: return launch_elementwise<E5M2ToHalf>(b, q);
+    case Primitive::kE4M3x4ToHalf4: return launch_elementwise<E4M3x4ToHalf4>(b, q);
+    case Primitive::kE5M2x4ToHalf4: return launch_elementwise<E5M2x4ToHalf4>(b, q);
+    case Primitive::kFloat2ToE4M3x2: return launch_elementwise<Float2ToE4M3x2>(b, q);
+    case Primitive::kPrmt: return launch_elementwise<Prmt>(b, q);
     case Primitive::kHalfToFloat: return launch_elementwise<HalfToFloat>(b, q);
     case Primitive::kHalf2ToFloat2: return launch_elementwise<Half2ToFloat2>(b, q);
     case Primitive::kFloatToHalf: return launch_elementwise<FloatToHalf>(b, q);
@@ -350,6 +342,9 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kLog2: return launch_elementwise<Log2>(b, q);
     case Primitive::kMaxNan: return launch_elementwise<MaxNan>(b, q);
     case Primitive::kFma: return launch_elementwise<Fma>(b, q);
+    case Primitive::kLdmatrix: return gpu::launch<Ldmatrix>(dim3(1), b, q);
+    case Primitive::kMmaHalf: return gpu::launch<MmaHalf>(dim3(1), b, q);
+    case Primitive::kMmaFp8: return gpu::launch<MmaFp8>(dim3(1), b, q);
     case Primitive::kWmma: return gpu::launch<Wmma>(dim3(1), b, q);
     case Primitive::kPrint: return gpu::launch<Print>(dim3(1), b, q);
   }

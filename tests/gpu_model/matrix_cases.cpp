@@ -81,6 +81,7 @@ std::vector<Case> cases() {
   add_math_cases(all);
   add_thread_cases(all);
   add_matrix_cases(all);
+  add_mma_cases(all);
   return all;
 }
 

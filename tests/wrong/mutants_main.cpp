@@ -19,15 +19,45 @@ constexpr int kFailed = 1;
 constexpr int kBadUsage = 2;
 constexpr char kControl[] = "control";
 
-Workshop workshop() {
+/// What must be compiled again, and which variants are asked, when a file of a folder is edited.
+struct Reach {
+  const char* prefix;  ///< of the file's name; the first that fits counts
+  std::vector<std::string> units;
+  const char* variants;  ///< glob
+};
+
+const std::vector<Reach>& reaches() {
+  static const std::string kTable = "kernels/variants.cpp";  // a few Stage C variants: see include/
+  static const std::string kStageC = "tests/wrong/stage_c_unit.cpp";
+  static const std::string kSm80 = "kernels/sm80/instances_host.cpp";
+  static const std::string kSm89 = "kernels/sm89/instances_host.cpp";
+  static const std::vector<Reach> kReaches = {
+      {"kernels/stage_c/", {kTable, kStageC}, "stage_c*"},
+      {"kernels/sm80/", {kSm80}, "sm80*"},
+      {"kernels/sm89/", {kSm89}, "sm89*"},
+      {"kernels/attention/key_group", {kSm80, kSm89}, "sm8*"},
+      {"", {kTable, kStageC, kSm80, kSm89}, "*"},
+  };
+  return kReaches;
+}
+
+Workshop workshop(const std::filesystem::path& edited) {
+  const Reach* reach = &reaches().back();
+  for (const Reach& candidate : reaches()) {
+    if (edited.string().rfind(candidate.prefix, 0) != 0) continue;
+    reach = &candidate;
+    break;
+  }
+  const std::string variants = reach->variants;
   return {.source_dir = MUTANTS_SOURCE_DIR,
           .build_dir = MUTANTS_BUILD_DIR,
           .work_dir = MUTANTS_WORK_DIR,
-          .unit = "kernels/stage_c/instances_host.cpp",
+          .units = reach->units,
           .link_command = std::string(
               std::istreambuf_iterator<char>(std::ifstream(MUTANTS_LINK_COMMAND).rdbuf()), {}),
+          .shadow = MUTANTS_SOURCE_DIR "/tests/wrong/include",
           .config = MUTANTS_SOURCE_DIR "/tests/wrong/config_small.json",
-          .filter = "*ForwardGate*host_*:*Adversary*",
+          .filter = "*ForwardGate*host_*_" + variants + ":*Adversary*/" + variants,
           .schedules = 2};
 }
 
@@ -37,7 +67,8 @@ std::filesystem::path verdict_file(const std::string& name) {
 
 int try_one(const Mutant& mutant, bool must_survive) {
   std::filesystem::remove(verdict_file(mutant.name));
-  const Trial trial = try_mutant(workshop(), mutant);
+  const Trial trial =
+      try_mutant(workshop(mutant.name == kControl ? std::filesystem::path() : mutant.file), mutant);
   std::printf("%s: %s:%d: '%s' -> '%s'\n%s: %s\n", mutant.name.c_str(), mutant.file.c_str(),
               mutant.line, mutant.before.c_str(), mutant.after.c_str(), name_of(trial.verdict),
               trial.evidence.c_str());
@@ -66,10 +97,10 @@ int report(const std::vector<Mutant>& mutants) {
 }
 
 int run(const std::vector<std::string>& arguments) {
-  const Workshop shop = workshop();
+  const std::filesystem::path source_dir = MUTANTS_SOURCE_DIR;
   std::string error;
   const std::vector<Mutant> mutants =
-      make_mutants(shop.source_dir, shop.source_dir / "tests/wrong/catalogue.json", &error);
+      make_mutants(source_dir, source_dir / "tests/wrong/catalogue.json", &error);
   if (!error.empty()) {
     std::fprintf(stderr, "%s\n", error.c_str());
     return kBadUsage;

@@ -53,17 +53,18 @@ std::string evidence_of(const fs::path& log, const std::string& pattern) {
   return "see " + log.string();
 }
 
-// The build tree's own command for the unit, with the shadow folder ahead of its include path.
-std::string compile_command(const Workshop& workshop, const fs::path& shadow,
-                            const fs::path& object) {
-  const fs::path unit = workshop.source_dir / workshop.unit;
+// The build tree's own command for the unit, with the shadow folders ahead of its include path.
+std::string compile_command(const Workshop& workshop, const fs::path& unit,
+                            const std::vector<fs::path>& shadows, const fs::path& object) {
   const auto commands = nlohmann::json::parse(read(workshop.build_dir / "compile_commands.json"),
                                               nullptr, /*allow_exceptions=*/false);
   if (commands.is_discarded()) return {};
   for (const auto& entry : commands) {
     if (fs::path(entry.at("file").get<std::string>()) != unit) continue;
     std::string command = entry.at("command");
-    command.insert(command.find(' '), " -I" + quote(shadow));
+    std::string includes;
+    for (const fs::path& shadow : shadows) includes += " -I" + quote(shadow);
+    command.insert(command.find(' '), includes);
     static const std::regex kOutput(" -o [^ ]+");
     command = std::regex_replace(command, kOutput, "");
     return "cd " + quote(entry.at("directory").get<std::string>()) + " && " + command + " -o " +
@@ -79,16 +80,23 @@ Trial build(const Workshop& workshop, const Mutant& mutant, const fs::path& fold
   fs::create_directories(copy.parent_path());
   std::ofstream(copy) << mutant.text;
 
-  const fs::path object = folder / "mutant.o";
   const fs::path log = folder / "build.log";
-  const std::string compile = compile_command(workshop, shadow, object);
-  if (compile.empty()) {
-    return {Verdict::kError, "no command for " + workshop.unit + " in compile_commands.json"};
+  std::string objects;
+  std::string commands;
+  for (const std::string& unit : workshop.units) {
+    const fs::path object = folder / (fs::path(unit).stem().string() + ".o");
+    const std::string compile =
+        compile_command(workshop, workshop.source_dir / unit, {shadow, workshop.shadow}, object);
+    if (compile.empty()) {
+      return {Verdict::kError, "no command for " + unit + " in compile_commands.json"};
+    }
+    commands += "( " + compile + " ) && ";
+    objects += (objects.empty() ? "" : " ") + quote(object);
   }
   std::string link = workshop.link_command;
-  replace(&link, "@MUTANT@", quote(object));
+  replace(&link, "@MUTANT@", objects);
   replace(&link, "@BINARY@", quote(binary));
-  if (run(compile + " && " + link, log) != 0) {
+  if (run(commands + link, log) != 0) {
     return {Verdict::kError, "does not build: " + evidence_of(log, "error|undefined")};
   }
   return {Verdict::kSurvived, ""};

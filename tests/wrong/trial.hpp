@@ -3,22 +3,24 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tests/wrong/mutants.hpp"
 
 namespace fp8_sdpa::wrong {
 
-/// Where and how mutants are built. Only the translation unit that holds the kernels' instances is
-/// compiled again; everything else comes from the build tree.
+/// Where and how mutants are built. Only the translation units that hold the edited kernels'
+/// instances are compiled again; everything else comes from the build tree.
 struct Workshop {
   std::filesystem::path source_dir;
   std::filesystem::path build_dir;  ///< of a ThreadSanitizer build; has compile_commands.json
   std::filesystem::path work_dir;   ///< of the trials
-  std::string unit;                 ///< the translation unit, relative to source_dir
-  std::string link_command;         ///< "@MUTANT@" stands for the object, "@BINARY@" for the result
-  std::filesystem::path config;     ///< the gates' configuration: small shapes
-  std::string filter;               ///< the gates that are asked
-  int schedules = 0;                ///< seeds per schedule of the executor
+  std::vector<std::string> units;   ///< the translation units, relative to source_dir
+  std::string link_command;      ///< "@MUTANT@" stands for the objects, "@BINARY@" for the result
+  std::filesystem::path shadow;  ///< headers that stand in for the shipped ones in every trial
+  std::filesystem::path config;  ///< the gates' configuration: small shapes
+  std::string filter;            ///< the gates that are asked
+  int schedules = 0;             ///< seeds per schedule of the executor
 };
 
 enum class Verdict {

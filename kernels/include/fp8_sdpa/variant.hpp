@@ -32,7 +32,11 @@ Status check_toggles(const Toggles& toggles);
 /// stage_c[_lut][_cp_async][_vec_pv|_wmma_pv][_warp_spec][_swizzle].
 std::string stage_c_name(const Toggles& toggles);
 
-enum class Family { kStageC };
+enum class Family {
+  kStageC,  ///< WMMA on dequantised halves, S, P and U in shared memory (kernels/stage_c)
+  kSm80,    ///< half mma.sync, S, P and O in registers (kernels/sm80)
+  kSm89,    ///< FP8 mma.sync, S, P and O in registers (kernels/sm89)
+};
 
 /// What one block of a variant asks of a multiprocessor, as the launch asks for it.
 struct Resources {
@@ -54,6 +58,7 @@ struct Variant {
   Toggles toggles;
   Resources resources;
   const detail::VariantImpl* impl;
+  bool fp8_p = false;  ///< rounds P to FP8, so that its own error is judged by a gate of its own
 
   /// Whether this variant can compute `problem` on `device`; if not, why. Pure host code: touches
   /// no memory behind the problem's pointers and calls no CUDA function.

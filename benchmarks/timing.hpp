@@ -1,0 +1,42 @@
+// Times the variants that passed, side by side.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "benchmarks/results.hpp"
+#include "fp8_sdpa/status.hpp"
+#include "reference/case.hpp"
+
+namespace fp8_sdpa::bench {
+
+/// A variant, and the output bits that its gates judged.
+struct TimedVariant {
+  const Variant* variant;
+  const std::vector<std::uint16_t>* judged;
+};
+
+/// How long to time.
+struct TimingPlan {
+  int warmup_iters = 0;
+  int timed_iters = 0;
+};
+
+/// What came of it: a record for each (variant, method), and the variants whose kernels ended in
+/// an error or whose output was not, bit by bit, what the gates had judged.
+struct TimingResults {
+  std::vector<PerfRecord> records;
+  std::vector<std::pair<const Variant*, Status>> failed;
+};
+
+/// Times variants on one case by every method: on the same tensors, their samples taken in turns in
+/// a random order (interleave.hpp; seeded by the case). Where there are several, each sample is
+/// preceded by an untimed launch of the same variant, so that its code is as warm as on its own. O
+/// must be what the gates have judged, before the timing and after it. A Status means that the run
+/// cannot go on.
+Result<TimingResults> time_variants(std::vector<TimedVariant> variants,
+                                    const reference::CaseData& data, const Device& device,
+                                    const TimingPlan& plan);
+
+}  // namespace fp8_sdpa::bench

@@ -1,0 +1,25 @@
+// sm80_mma: FlashAttention-2 with S, P and O in registers, on half tensor cores (sm_80 and newer).
+//
+// The algorithm, its data flow and its barriers are in attention/key_group_kernel.hpp, the operands
+// of mma.sync m16n8k16 in sm80/operands.cuh.
+#pragma once
+
+#include "attention/key_group_kernel.hpp"
+#include "sm80/config.hpp"
+#include "sm80/operands.cuh"
+
+namespace fp8_sdpa::sm80 {
+
+template <class Tag, Dtype kInput>
+struct Kernel {
+  using Params = attention::ForwardParams;
+  using Shared = groups::Shared;
+  static constexpr int kThreads = groups::kThreads;
+  static constexpr int kMinBlocks = groups::kMinBlocks;
+
+  GPU_FN static void run(const Params& p, Shared& sm) {
+    groups::run_kernel<HalfOperands<kInput>>(p, sm);
+  }
+};
+
+}  // namespace fp8_sdpa::sm80

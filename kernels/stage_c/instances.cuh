@@ -1,0 +1,24 @@
+// Launch functions of the Stage C variants of part FP8_SDPA_STAGE_C_INSTANCES of variants.def.
+// instances_*.cu give them to nvcc for the device, instances_*_host.cpp give the same text to the
+// host compiler for the host executor. Parts, so that a build uses more than one core.
+#pragma once
+
+#include "stage_c/kernel.cuh"
+#include "stage_c/stage_c.hpp"
+
+namespace fp8_sdpa::stage_c {
+
+template <class Tag, Backend kBackend>
+Status launch(const Problem& problem, const gpu::Queue& queue) {
+  return gpu::launch<Kernel<Tag>>(dim3(attention::forward_blocks(problem, kTileM)),
+                                  attention::forward_params(problem, kTileM), queue);
+}
+
+#define FP8_SDPA_STAGE_C_VARIANT(NAME, SUMMARY, ...) \
+  template Status launch<tag::NAME, gpu::kBackend>(const Problem&, const gpu::Queue&);
+#define FP8_SDPA_STAGE_C_PART FP8_SDPA_STAGE_C_INSTANCES
+#include "stage_c/variants.def"
+#undef FP8_SDPA_STAGE_C_PART
+#undef FP8_SDPA_STAGE_C_VARIANT
+
+}  // namespace fp8_sdpa::stage_c

@@ -1,0 +1,141 @@
+// What the tests of the command lines share: a folder of their own, files of times in it, and
+// running a binary.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "benchmarks/results.hpp"
+
+namespace fp8_sdpa::bench {
+
+/// One series of a made-up run: every sample is the same, so every statistic is.
+struct MadeSeries {
+  const char* variant;
+  const char* shape;
+  double us;
+  Method method = Method::kEventsWarm;
+  bool pass = true;
+};
+
+class ToolTest : public testing::Test {
+ protected:
+  ToolTest() {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    root = std::filesystem::path(testing::TempDir()) /
+           (std::string("fp8_sdpa_") + test->test_suite_name() + test->name() +
+            std::to_string(getpid()));
+    std::filesystem::create_directories(root);
+  }
+  ~ToolTest() override { std::filesystem::remove_all(root); }
+
+  std::string at(const std::string& name) const { return (root / name).string(); }
+
+  static std::string read(const std::string& path) {
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  static void write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    std::ofstream(path) << text;
+  }
+  static nlohmann::json read_json_file(const std::string& path) {
+    return nlohmann::json::parse(read(path), nullptr, /*allow_exceptions=*/false);
+  }
+
+  static RunInfo made_run() {
+    RunInfo run;
+    run.start = 0;
+    run.backend = Backend::kDevice;
+    run.build = this_build();
+    run.build.git_sha = "0123456789abcdef";
+    run.build.git_branch = "main";
+    run.build.git_dirty = false;
+    DeviceInfo device;
+    device.name = "NVIDIA H200";
+    device.cuda_version = device.cuda_driver_version = "13.0";
+    device.sm_version = 90;
+    device.sm_count = 132;
+    run.device = device;
+    return run;
+  }
+
+  static reference::Shape made_shape(const std::string& name) {
+    reference::Shape shape;
+    shape.name = name;
+    shape.batch = 1;
+    shape.heads_q = shape.heads_kv = 8;
+    shape.seq_q = shape.seq_kv = 512;
+    shape.head_dim = 64;
+    return shape;
+  }
+
+  /// Writes the three files of a run into the folder `name` and returns the perf file's path.
+  std::string make_run(const std::string& name, const std::vector<MadeSeries>& made,
+                       bool interleaved = false) const {
+    const RunInfo run = made_run();
+    std::vector<CorrectnessRecord> judged;
+    std::vector<PerfRecord> perf;
+    for (const MadeSeries& series : made) {
+      const reference::Shape shape = made_shape(series.shape);
+      CorrectnessRecord record{shape, Dtype::kE4M3, {}};
+      record.result.shape = series.shape;
+      record.result.variant = series.variant;
+      reference::GateResult gate;
+      gate.name = "rel_l2";
+      gate.pass = series.pass;
+      gate.detail = "too far off";
+      record.result.gates = {gate};
+      record.result.pass = series.pass;
+      judged.push_back(record);
+      perf.push_back({shape, 0, series.variant, series.method, 100,
+                      std::vector<double>(3, series.us), interleaved});
+    }
+    const std::string folder = at(name) + "/";
+    write(folder + kBuildMetaFile, build_meta(run, {{}, "none"}, {}).dump());
+    write(folder + kCorrectnessFile, correctness_summary(run, judged).dump());
+    write(folder + kPerfFile, perf_baseline(run, perf).dump());
+    return folder + kPerfFile;
+  }
+
+  struct Ran {
+    int exit_code;
+    std::string out;
+    std::string err;
+  };
+
+  /// Runs a binary in the test's folder, with `environment` (NAME=value words) on top.
+  Ran run(const std::string& binary, const std::vector<std::string>& arguments,
+          const std::string& environment = "") const {
+    std::string command = "cd '" + root.string() + "' && env " + environment + " '" + binary + "'";
+    for (const std::string& argument : arguments) command += " '" + argument + "'";
+    command += " 2>'" + at("stderr.txt") + "'";
+    std::FILE* pipe = popen(command.c_str(), "r");
+    Ran ran{-1, "", ""};
+    if (pipe == nullptr) return ran;
+    std::array<char, 4096> piece{};
+    while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), pipe)) {
+      ran.out.append(piece.data(), count);
+    }
+    const int state = pclose(pipe);
+    ran.exit_code = WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+    ran.err = read(at("stderr.txt"));
+    return ran;
+  }
+
+  std::filesystem::path root;
+};
+
+}  // namespace fp8_sdpa::bench

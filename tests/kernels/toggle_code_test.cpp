@@ -1,0 +1,225 @@
+// Each toggle does its thing: shown on the code that the compiler made, not on outputs.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+
+#include "fp8_sdpa/variant.hpp"
+#include "tests/kernels/kernel_code.hpp"
+
+namespace fp8_sdpa::tests {
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+/// The kernels of this build, by variant; a variant may have one per FP8 format.
+const std::multimap<std::string, KernelCode>& kernels() {
+  static const auto kKernels = [] {
+    std::multimap<std::string, KernelCode> all;
+    std::istringstream files(text_of(SDPA_KERNEL_PTX));
+    for (std::string file; std::getline(files, file);) {
+      for (KernelCode& kernel : parse_ptx(text_of(file))) all.emplace(kernel.variant, kernel);
+    }
+    return all;
+  }();
+  return kKernels;
+}
+
+const KernelCode& kernel_of(const Toggles& toggles) {
+  static const KernelCode kNone;
+  const auto found = kernels().find(stage_c_name(toggles));
+  EXPECT_NE(found, kernels().end()) << "no PTX of " << stage_c_name(toggles);
+  return found == kernels().end() ? kNone : found->second;
+}
+
+/// The same variant with one toggle changed.
+Toggles with(Toggles toggles, bool Toggles::*member, bool value) {
+  toggles.*member = value;
+  return toggles;
+}
+
+int matrix_multiplies(const KernelCode& kernel) {
+  return kernel.count("wmma.mma") + kernel.count("mma.sync");
+}
+
+/// Barriers of the whole block, and named ones, whose number is in a register.
+int block_barriers(const KernelCode& kernel) {
+  return kernel.count("bar.sync \t0") + kernel.count("bar.sync 0") + kernel.count("barrier.sync");
+}
+int named_barriers(const KernelCode& kernel) {
+  return kernel.count("bar.sync") + kernel.count("barrier.sync") - block_barriers(kernel);
+}
+
+class ToggleCode : public testing::TestWithParam<const Variant*> {
+ protected:
+  const Toggles& toggles() const { return GetParam()->toggles; }
+  const KernelCode& kernel() const { return kernel_of(toggles()); }
+};
+
+TEST_P(ToggleCode, CpAsyncCopiesAsynchronously) {
+  EXPECT_EQ(kernel().count("cp.async.cg") > 0, toggles().cp_async);
+  EXPECT_EQ(kernel().count("cp.async.wait_group") > 0, toggles().cp_async);
+}
+
+TEST_P(ToggleCode, WmmaPvMultipliesOnTensorCores) {
+  const int scores_alone = matrix_multiplies(
+      kernel_of(with(with(toggles(), &Toggles::wmma_pv, false), &Toggles::vec_pv, false)));
+  EXPECT_GT(scores_alone, 0);
+  if (toggles().wmma_pv) {
+    EXPECT_GT(matrix_multiplies(kernel()), scores_alone);
+    EXPECT_EQ(kernel().count("cvt.f32.f16"), 0) << "P V converts V to fp32";
+  } else {
+    EXPECT_EQ(matrix_multiplies(kernel()), scores_alone);
+  }
+}
+
+TEST_P(ToggleCode, VecPvLoadsPairs) {
+  if (!toggles().vec_pv) return;
+  const KernelCode& scalar = kernel_of(with(toggles(), &Toggles::vec_pv, false));
+  // Scalar P V loads V an element at a time.
+  EXPECT_LT(kernel().count("ld.shared.u16") + kernel().count("ld.shared.b16"),
+            scalar.count("ld.shared.u16") + scalar.count("ld.shared.b16"));
+  EXPECT_GT(kernel().count("ld.shared.v4"), scalar.count("ld.shared.v4"));
+}
+
+TEST_P(ToggleCode, WarpSpecHasProducersAndConsumers) {
+  if (toggles().warp_spec) {
+    EXPECT_EQ(block_barriers(kernel()), 0) << "a barrier of the whole block";
+    // The producer waits for empty and arrives at full; consumers wait for full, arrive at empty,
+    // and wait for each other.
+    EXPECT_GE(kernel().count("bar.arrive") + kernel().count("barrier.arrive"), 2);
+    EXPECT_GE(named_barriers(kernel()), 3);
+  } else {
+    EXPECT_EQ(kernel().count("bar.arrive") + kernel().count("barrier.arrive"), 0);
+    EXPECT_EQ(named_barriers(kernel()), 0);
+    EXPECT_GE(block_barriers(kernel()), 4);
+  }
+}
+
+TEST_P(ToggleCode, SwizzleLoadsThroughLdmatrix) {
+  EXPECT_EQ(kernel().count("ldmatrix") > 0, toggles().xor_swizzle);
+  EXPECT_EQ(kernel().count("mma.sync") > 0, toggles().xor_swizzle);
+  EXPECT_EQ(kernel().count("wmma.load") > 0, !toggles().xor_swizzle);
+}
+
+TEST_P(ToggleCode, LookupTableReplacesConversions) {
+  if (!toggles().kv_lut) return;
+  const KernelCode& direct = kernel_of(with(toggles(), &Toggles::kv_lut, false));
+  EXPECT_LT(kernel().count("cvt.rn.f16x2.e4m3x2"), direct.count("cvt.rn.f16x2.e4m3x2"));
+  EXPECT_GT(kernel().count("ld.shared.u16") + kernel().count("ld.shared.b16"),
+            direct.count("ld.shared.u16") + direct.count("ld.shared.b16"));
+}
+
+std::vector<const Variant*> stage_c_variants() {
+  std::vector<const Variant*> all;
+  for (const Variant& variant : variants()) {
+    if (variant.family == Family::kStageC) all.push_back(&variant);
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ladder, ToggleCode, testing::ValuesIn(stage_c_variants()),
+                         [](const testing::TestParamInfo<const Variant*>& info) {
+                           return std::string(info.param->name);
+                         });
+
+TEST(ToggleCodeOfAll, NoTwoKernelsAreTheSame) {
+  std::map<std::string, std::string> symbol_by_body;
+  for (const auto& [variant, kernel] : kernels()) {
+    const auto [other, is_new] = symbol_by_body.emplace(kernel.body(), kernel.symbol);
+    EXPECT_TRUE(is_new) << kernel.symbol << " has the code of " << other->second;
+    EXPECT_GT(kernel.instructions.size(), 100U) << kernel.symbol;
+  }
+  for (const Variant& variant : variants()) {
+    EXPECT_GT(kernels().count(std::string(variant.name)), 0U) << variant.name << " has no PTX";
+  }
+}
+
+TEST(ToggleCodeOfAll, RegisterResidentFamilies) {
+  for (const auto& [variant, multiply, converts] :
+       {std::tuple{"sm80_mma", "mma.sync.aligned.m16n8k16", true},
+        std::tuple{"sm89_mma", "mma.sync.aligned.m16n8k32", false}}) {
+    const auto [first, last] = kernels().equal_range(variant);
+    ASSERT_NE(first, last);
+    for (auto it = first; it != last; ++it) {
+      const KernelCode& kernel = it->second;
+      EXPECT_EQ(kernel.count("mma.sync"), kernel.count(multiply)) << kernel.symbol;
+      EXPECT_GE(kernel.count(multiply), 16) << kernel.symbol;
+      EXPECT_GT(kernel.count("cp.async.cg"), 0) << kernel.symbol;
+      EXPECT_GT(kernel.count("ldmatrix"), 0) << kernel.symbol;
+      // No round trip: what is stored to shared memory is O at the end, 16 bytes at a time, and
+      // each row's m and l.
+      EXPECT_EQ(kernel.count("st.shared.v4"), 8) << kernel.symbol;
+      EXPECT_LE(kernel.count("st.shared") - kernel.count("st.shared.v4"), 4) << kernel.symbol;
+      // FP8 operands are multiplied as they are.
+      const bool two_terms = kernel.symbol.find("Li2E") != std::string::npos;
+      EXPECT_EQ(kernel.count("cvt.rn.f16x2.e") > 0, converts || two_terms) << kernel.symbol;
+    }
+  }
+}
+
+/// What a shell command prints.
+std::string output_of(const std::string& command) {
+  constexpr std::size_t kAtOnce = 1 << 16;
+  std::string text;
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  std::vector<char> buffer(kAtOnce);
+  while (pipe != nullptr) {
+    const std::size_t bytes = std::fread(buffer.data(), 1, buffer.size(), pipe.get());
+    if (bytes == 0) break;
+    text.append(buffer.data(), bytes);
+  }
+  return text;
+}
+
+/// The tensor-core instruction of a family on an architecture.
+std::string multiply_of(const Variant& variant, const std::string& arch) {
+  return variant.family == Family::kSm89 && arch == "sm_89" ? "QMMA.16832" : "HMMA.16816";
+}
+
+// The same on machine code, of every architecture, where the build found a disassembler.
+TEST(ToggleCodeOfAll, MachineCodeKeepsWhatPtxSays) {
+  const std::string disassembler = SDPA_CUOBJDUMP;
+  if (disassembler.empty()) GTEST_SKIP() << "no cuobjdump: the PTX alone is tested";
+  std::map<std::pair<std::string, std::string>, KernelCode> by_variant;  // (variant, arch)
+  std::istringstream objects(text_of(SDPA_KERNEL_OBJECTS));
+  for (std::string object; std::getline(objects, object);) {
+    for (KernelCode& kernel :
+         parse_sass(output_of("'" + disassembler + "' -sass '" + object + "'"))) {
+      by_variant.insert_or_assign({kernel.variant, kernel.arch}, kernel);
+    }
+  }
+  int compared = 0;
+  for (const auto& [key, kernel] : by_variant) {
+    const auto found = find_variant(key.first);
+    if (!found.ok()) continue;
+    const Variant& variant = **found;
+    if (variant.family == Family::kSm89 && key.second == "sm_80") continue;  // a trap
+    SCOPED_TRACE(key.first + " on " + key.second);
+    const Toggles& toggles = variant.toggles;
+    const bool stage_c = variant.family == Family::kStageC;
+    EXPECT_EQ(kernel.count("LDGSTS") > 0, toggles.cp_async || !stage_c);
+    EXPECT_EQ(kernel.count("BAR.ARV") > 0, toggles.warp_spec);
+    const std::string multiply = multiply_of(variant, key.second);
+    EXPECT_GT(kernel.count(multiply), 0);
+    if (multiply == "QMMA.16832") EXPECT_EQ(kernel.count("HMMA"), 0);
+    if (toggles.wmma_pv) {
+      const auto scalar =
+          by_variant.find({stage_c_name(with(toggles, &Toggles::wmma_pv, false)), key.second});
+      ASSERT_NE(scalar, by_variant.end());
+      EXPECT_GT(kernel.count("HMMA"), scalar->second.count("HMMA"));
+    }
+    ++compared;
+  }
+  EXPECT_GE(compared, static_cast<int>(variants().size()));
+}
+
+}  // namespace
+}  // namespace fp8_sdpa::tests
