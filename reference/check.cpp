@@ -268,8 +268,8 @@ Result<CaseResult> check(const Variant& variant, const CaseData& data, const Dev
   result.quantised = compare(o, data.reference_quantised.o, data.shape, tolerances.bad_threshold);
   result.kernel = compare(o, data.reference_kernel.o, data.shape, tolerances.bad_threshold);
 
-  const JudgeContext context{data.dtype, variant.fp8_p, data.max_abs_v,
-                             data.score_bound, data.drawn};
+  const JudgeContext context{data.dtype, variant.fp8_p, data.max_abs_v, data.score_bound,
+                             data.drawn};
   result.gates = judge(result.quantised, result.kernel, data.shape, tolerances, context);
   if (options.lse) {
     result.gates.push_back(judge_lse(

@@ -23,7 +23,8 @@
 #include "gpu/host/mma.hpp"
 #endif
 
-namespace gpu::inline GPU_BACKEND {
+namespace gpu {
+inline namespace GPU_BACKEND {
 
 /// The FP8 element types of mma.
 enum class Fp8 { kE4M3, kE5M2 };
@@ -105,4 +106,5 @@ GPU_FN void mma_m16n8k32(float (&d)[4], const std::uint32_t (&a)[4], const std::
 #undef GPU_MMA_M16N8K32
 #endif
 
-}  // namespace gpu::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace gpu

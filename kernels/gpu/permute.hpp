@@ -5,7 +5,8 @@
 
 #include "gpu/backend.hpp"
 
-namespace gpu::inline GPU_BACKEND {
+namespace gpu {
+inline namespace GPU_BACKEND {
 
 /// prmt.b32 (PTX ISA, "prmt"): byte i of the result is the byte of (a, b) that hex digit i of
 /// `selector` names: 0 to 3 are a's, 4 to 7 are b's, the least significant first. Digits above 7
@@ -24,4 +25,5 @@ GPU_FN std::uint32_t prmt(std::uint32_t a, std::uint32_t b, std::uint32_t select
 #endif
 }
 
-}  // namespace gpu::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace gpu
