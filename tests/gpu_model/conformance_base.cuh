@@ -4,7 +4,8 @@
 #include "gpu/gpu.hpp"
 #include "tests/gpu_model/conformance.hpp"
 
-namespace conformance::inline GPU_BACKEND {
+namespace conformance {
+inline namespace GPU_BACKEND {
 
 struct Buffers {
   const void* in;
@@ -39,4 +40,5 @@ struct Elementwise : KernelBase<256> {
   }
 };
 
-}  // namespace conformance::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace conformance

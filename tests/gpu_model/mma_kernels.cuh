@@ -4,7 +4,8 @@
 
 #include "tests/gpu_model/conformance_base.cuh"
 
-namespace conformance::inline GPU_BACKEND {
+namespace conformance {
+inline namespace GPU_BACKEND {
 
 /// in: 32 rows of 16 bytes, row j of matrix i at 8 i + j. out: 8 words per lane: what ldmatrix_x4
 /// gives it, and what ldmatrix_x4_trans does. Rows lie scattered in shared memory.
@@ -95,4 +96,5 @@ struct MmaFp8 : KernelBase<kLanes> {
   }
 };
 
-}  // namespace conformance::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace conformance

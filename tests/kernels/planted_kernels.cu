@@ -44,7 +44,8 @@ using Spills = Kernel<tag::spills, 1024, 160, kSharedBytes>;
 
 }  // namespace fp8_sdpa::planted
 
-namespace gpu::inline GPU_BACKEND {
+namespace gpu {
+inline namespace GPU_BACKEND {
 
 namespace planted = fp8_sdpa::planted;
 
@@ -54,4 +55,5 @@ template fp8_sdpa::Status launch<planted::TooMuchShared>(dim3, const planted::Pa
                                                          const Queue&);
 template fp8_sdpa::Status launch<planted::Spills>(dim3, const planted::Params&, const Queue&);
 
-}  // namespace gpu::inline GPU_BACKEND
+}  // namespace GPU_BACKEND
+}  // namespace gpu
