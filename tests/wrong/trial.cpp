@@ -2,6 +2,7 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -53,7 +54,9 @@ std::string evidence_of(const fs::path& log, const std::string& pattern) {
   return "see " + log.string();
 }
 
-// The build tree's own command for the unit, with the shadow folders ahead of its include path.
+// The build tree's own command for the unit, given a copy of it beside the object and with the
+// shadow folders ahead of its include path. A copy, for a quoted include looks beside the file
+// first.
 std::string compile_command(const Workshop& workshop, const fs::path& unit,
                             const std::vector<fs::path>& shadows, const fs::path& object) {
   const auto commands = nlohmann::json::parse(read(workshop.build_dir / "compile_commands.json"),
@@ -62,11 +65,16 @@ std::string compile_command(const Workshop& workshop, const fs::path& unit,
   for (const auto& entry : commands) {
     if (fs::path(entry.at("file").get<std::string>()) != unit) continue;
     std::string command = entry.at("command");
+    static const std::regex kOutput(" -o [^ ]+");
+    command = std::regex_replace(command, kOutput, "");
+    const fs::path copy = fs::path(object).replace_extension();
+    std::ofstream(copy) << read(unit);
+    const auto at = command.rfind(unit.string());
+    if (at == std::string::npos) return {};
+    command.replace(at, unit.string().size(), quote(copy));
     std::string includes;
     for (const fs::path& shadow : shadows) includes += " -I" + quote(shadow);
     command.insert(command.find(' '), includes);
-    static const std::regex kOutput(" -o [^ ]+");
-    command = std::regex_replace(command, kOutput, "");
     return "cd " + quote(entry.at("directory").get<std::string>()) + " && " + command + " -o " +
            quote(object);
   }
@@ -84,7 +92,9 @@ Trial build(const Workshop& workshop, const Mutant& mutant, const fs::path& fold
   std::string objects;
   std::string commands;
   for (const std::string& unit : workshop.units) {
-    const fs::path object = folder / (fs::path(unit).stem().string() + ".o");
+    std::string flat = unit;  // units of different folders may have one name
+    std::replace(flat.begin(), flat.end(), '/', '_');
+    const fs::path object = folder / (flat + ".o");
     const std::string compile =
         compile_command(workshop, workshop.source_dir / unit, {shadow, workshop.shadow}, object);
     if (compile.empty()) {
