@@ -16,6 +16,11 @@ inline constexpr bool kDebugPrint = false;
 #endif
 inline constexpr int kDebugRows = 2;
 
+/// The barrier of those who compute, where that is the whole block.
+struct SyncBlock {
+  GPU_FN void operator()() const { gpu::sync_block(); }
+};
+
 template <class Tile>
 GPU_FN void debug_print_row(const char* name, int tile, const Tile& values, int row, int count,
                             float scale) {

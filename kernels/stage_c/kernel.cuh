@@ -102,11 +102,11 @@ struct Kernel {
       gpu::sync_block();  // kv_ready
       scores(sm, 0);
       gpu::sync_block();  // scores_ready
-      debug_print_scores(p, block, sm, tile, [] { gpu::sync_block(); });
+      debug_print_scores(p, block, sm, tile, SyncBlock{});
       softmax(p, block, sm, tile, state);
       gpu::sync_block();  // weights_ready
       accumulate(sm, 0);
-      debug_print_state(p, block, sm, tile, [] { gpu::sync_block(); });
+      debug_print_state(p, block, sm, tile, SyncBlock{});
     }
     gpu::sync_block();  // output_ready
     store<kThreads>(p, block, sm, thread);
