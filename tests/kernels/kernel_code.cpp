@@ -1,6 +1,7 @@
 #include "tests/kernels/kernel_code.hpp"
 
 #include <algorithm>
+#include <regex>
 #include <sstream>
 #include <string_view>
 
@@ -50,12 +51,14 @@ int KernelCode::count(const std::string& mnemonic) const {
 }
 
 std::string KernelCode::body() const {
+  // Labels are numbered by the kernel's place in its file: $L__BB3_26.
+  static const std::regex kLabel("L__BB[0-9]+_");
   std::string text;
   for (std::string line : instructions) {
     for (auto at = line.find(symbol); at != std::string::npos; at = line.find(symbol)) {
       line.replace(at, symbol.size(), "kernel");
     }
-    text += line + "\n";
+    text += std::regex_replace(line, kLabel, "L__BB_") + "\n";
   }
   return text;
 }
