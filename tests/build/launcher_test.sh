@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # The launcher's bad input and its set-up: launcher_test.sh SDPA WORK_DIR.
 set -uo pipefail
+# What the caller sets for its own run of the launcher is not what is tested here.
+unset SDPA_PRESET SDPA_NO_INSTALL SDPA_REQUIRE_GPU SDPA_CONFIG
 work=$2
 rm -rf "$work"
 mkdir -p "$work/tree" "$work/bin"
