@@ -26,7 +26,9 @@ TEST(ResourceGates, EveryVariantOnEveryArchitecture) {
     EXPECT_EQ(resource_violation(use, kLadderLimits), "");
     architectures[use.variant].insert(use.arch);
     const auto fits = occupancy(use);
-    if (fits.ok()) EXPECT_GT(fits->blocks, 0) << use.variant << " on " << use.arch;
+    if (fits.ok()) {
+      EXPECT_GT(fits->blocks, 0) << use.variant << " on " << use.arch;
+    }
   }
   ASSERT_EQ(architectures.size(), variants().size()) << "a variant has no device code";
   for (const auto& [variant, archs] : architectures) {
@@ -117,16 +119,21 @@ TEST(Occupancy, IsLimitedByTheScarcestResource) {
                       {"sm_80", 128, 72, 40 * 1024, 4, "shared"},
                       {"sm_80", 160, 100, 16 * 1024, 3, "registers"}};
   for (const Fit& fit : fits) {
-    const auto result = occupancy({.arch = fit.arch,
-                                   .threads = fit.threads,
-                                   .registers = fit.registers,
-                                   .shared_bytes = fit.shared_bytes});
+    ResourceUse use;
+    use.arch = fit.arch;
+    use.threads = fit.threads;
+    use.registers = fit.registers;
+    use.shared_bytes = fit.shared_bytes;
+    const auto result = occupancy(use);
     ASSERT_TRUE(result.ok()) << result.status().message();
     EXPECT_EQ(result->blocks, fit.blocks) << fit.arch << " " << fit.threads;
     EXPECT_STREQ(result->limit, fit.limit) << fit.arch << " " << fit.threads;
     EXPECT_EQ(result->warps, fit.blocks * fit.threads / 32);
   }
-  EXPECT_FALSE(occupancy({.arch = "sm_70", .threads = 32, .registers = 32}).ok());
+  ResourceUse unknown;
+  unknown.arch = "sm_70";
+  unknown.threads = unknown.registers = 32;
+  EXPECT_FALSE(occupancy(unknown).ok());
 }
 
 }  // namespace

@@ -209,7 +209,9 @@ TEST(ToggleCodeOfAll, MachineCodeKeepsWhatPtxSays) {
     EXPECT_EQ(kernel.count("BAR.ARV") > 0, toggles.warp_spec);
     const std::string multiply = multiply_of(variant, key.second);
     EXPECT_GT(kernel.count(multiply), 0);
-    if (multiply == "QMMA.16832") EXPECT_EQ(kernel.count("HMMA"), 0);
+    if (multiply == "QMMA.16832") {
+      EXPECT_EQ(kernel.count("HMMA"), 0);
+    }
     if (toggles.wmma_pv) {
       const auto scalar =
           by_variant.find({stage_c_name(with(toggles, &Toggles::wmma_pv, false)), key.second});
