@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "reference/budget.hpp"
 #include "reference/qkv.hpp"
 
 namespace fp8_sdpa::reference {
@@ -53,6 +54,7 @@ std::shared_ptr<const CaseData> finish(CaseData data) {
   data.max_abs_v = largest_magnitude(v);
   data.score_bound = static_cast<double>(data.softmax_scale) * largest_norm(q, shape.head_dim) *
                      largest_norm(k, shape.head_dim);
+  data.budgets = make_budget_cache();
   return std::make_shared<const CaseData>(std::move(data));
 }
 

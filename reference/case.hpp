@@ -14,6 +14,7 @@
 
 namespace fp8_sdpa::reference {
 
+class BudgetCache;
 struct Qkv;
 
 /// What does not change between the variants of one (shape, seed). Immutable once made; share it.
@@ -31,6 +32,7 @@ struct CaseData {
   Attention reference_kernel;     ///< fp64 on the dequantised inputs: for the kernel's own error
   double max_abs_v = 0.0;         ///< largest finite |V|, dequantised
   double score_bound = 0.0;       ///< largest scale * ||q_i|| * ||k_j|| of any head, dequantised
+  std::shared_ptr<BudgetCache> budgets;  ///< error budgets as they are asked for: budget_of()
 
   /// Infinities of Q, K and V that were saturated.
   std::int64_t saturated_infinities() const {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fp8_sdpa/forward.hpp"
+#include "reference/budget.hpp"
 #include "reference/half.hpp"
 #include "reference/memory.hpp"
 
@@ -242,6 +243,33 @@ std::string CaseResult::failure() const {
   return "";
 }
 
+Status serves(const Variant& variant, const Shape& shape, Dtype dtype, const Device& device,
+              const CheckOptions& options) {
+  // supports() looks at addresses, never behind them: regions that cannot overlap will do.
+  constexpr std::uintptr_t kRegion = std::uintptr_t{1} << 44;
+  const auto at = [](std::uintptr_t region) { return reinterpret_cast<void*>(region * kRegion); };
+  const Extent q{shape.batch, shape.heads_q, shape.seq_q, shape.head_dim, options.sequence_major};
+  const Extent kv{shape.batch, shape.heads_kv, shape.seq_kv, shape.head_dim,
+                  options.sequence_major};
+  Problem problem;
+  problem.batch = shape.batch;
+  problem.heads_q = shape.heads_q;
+  problem.heads_kv = shape.heads_kv;
+  problem.seq_q = shape.seq_q;
+  problem.seq_kv = shape.seq_kv;
+  problem.head_dim = shape.head_dim;
+  problem.q = q.view(at(1), dtype);
+  problem.k = kv.view(at(2), dtype);
+  problem.v = kv.view(at(3), dtype);
+  problem.o = q.view(at(4), options.output);
+  problem.lse = options.lse ? static_cast<float*>(at(5)) : nullptr;
+  const auto* floats = static_cast<const float*>(at(6));
+  problem.descales = {floats, floats, floats};
+  problem.softmax_scale = 1.0F;
+  problem.mask = shape.mask;
+  return variant.supports(problem, device);
+}
+
 Result<CaseResult> check(const Variant& variant, const CaseData& data, const Device& device,
                          const Tolerances& tolerances, const CheckOptions& options) {
   Bench bench(data, device, options);
@@ -271,6 +299,10 @@ Result<CaseResult> check(const Variant& variant, const CaseData& data, const Dev
   const JudgeContext context{data.dtype, variant.fp8_p, data.max_abs_v, data.score_bound,
                              data.drawn};
   result.gates = judge(result.quantised, result.kernel, data.shape, tolerances, context);
+  const auto budget = budget_of(data, model_of(variant.fp8_p, options.output));
+  for (GateResult& gate : judge_budget(o, data.reference_kernel.o, data.shape, *budget)) {
+    result.gates.push_back(std::move(gate));
+  }
   if (options.lse) {
     result.gates.push_back(judge_lse(
         compare_lse(output->lse, data.reference_kernel.lse, data.shape), data.shape, context));

@@ -43,4 +43,8 @@ struct CaseResult {
 Result<CaseResult> check(const Variant& variant, const CaseData& data, const Device& device,
                          const Tolerances& tolerances, const CheckOptions& options = {});
 
+/// Whether the variant would serve check()'s problem for this shape; if not, why. Computes nothing.
+Status serves(const Variant& variant, const Shape& shape, Dtype dtype, const Device& device,
+              const CheckOptions& options = {});
+
 }  // namespace fp8_sdpa::reference
