@@ -18,6 +18,7 @@ namespace fp8_sdpa::reference {
 struct CheckOptions {
   Dtype output = Dtype::kHalf;
   bool sequence_major = false;  ///< tensors laid out (B,S,H,D) in memory instead of (B,H,S,D)
+  bool padded = false;          ///< rows (and heads) with 16 elements of NaN between them
   bool lse = true;              ///< also ask for, and judge, the log-sum-exp
   bool rerun = true;            ///< run twice and ask for equal bits
 };
