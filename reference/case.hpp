@@ -52,4 +52,8 @@ std::shared_ptr<const CaseData> make_case(const Shape& shape, std::uint64_t seed
 Result<std::shared_ptr<const CaseData>> make_case(Qkv tensors, const std::string& name, Mask mask,
                                                   Dtype dtype = Dtype::kE4M3);
 
+/// A case of given codes and descales: `data` with its inputs, references and bounds made anew from
+/// them. Inputs become the dequantised values.
+std::shared_ptr<const CaseData> from_codes(CaseData data);
+
 }  // namespace fp8_sdpa::reference

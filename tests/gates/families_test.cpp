@@ -49,6 +49,17 @@ TEST_P(Families, SixteenThousandBiasedValues) {
   expect_pass(variant(), *case_data(shape, 22), device_, options);
 }
 
+// Four thousand weights of e^-9: half as much together as the one key of weight 1.
+TEST_P(Families, ALongTailKeepsItsMass) {
+  if (!ready_) return;
+  reference::Shape shape = make_shape(1, 1, 32, 4097);
+  shape.inputs.family = "long_tail";
+  shape.name += "_long_tail";
+  reference::CheckOptions options;
+  options.rerun = false;
+  expect_pass(variant(), *case_data(shape, 22), device_, options);
+}
+
 // K = 0: every weight is 1. With a power of two of keys nothing is rounded before the output is.
 TEST_P(Families, EqualWeightsGiveTheExactMean) {
   if (!ready_) return;
