@@ -119,10 +119,10 @@ std::vector<Trial> make_kernel_trials() {
 
 std::vector<Trial> make_model_trials() {
   std::vector<Trial> trials;
-  const Sizes grouped{2, 4, 2, 50, 130};
+  const Sizes grouped{1, 4, 2, 34, 130};
   for (const auto& family : reference::input_families()) {
     for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
-      const std::string name = std::string(family.name) + "_" + name_of(mask) + "_gqa_50x130";
+      const std::string name = std::string(family.name) + "_" + name_of(mask) + "_gqa_34x130";
       trials.push_back(trial_of(name, shape_of(std::string(family.name), grouped, mask)));
     }
   }
