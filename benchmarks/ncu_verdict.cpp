@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "benchmarks/results.hpp"
 #include "benchmarks/text.hpp"
-#include "reference/json_reader.hpp"
+#include "reference/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

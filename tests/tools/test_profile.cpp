@@ -8,7 +8,7 @@
 #include "benchmarks/ncu_verdict.hpp"
 #include "benchmarks/profile.hpp"
 #include "benchmarks/validate.hpp"
-#include "tests/host/tool_fixture.hpp"
+#include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
