@@ -4,6 +4,7 @@
 
 #include "gpu/backend.hpp"   // IWYU pragma: export
 #include "gpu/barrier.hpp"   // IWYU pragma: export
+#include "gpu/clock.hpp"     // IWYU pragma: export
 #include "gpu/convert.hpp"   // IWYU pragma: export
 #include "gpu/cp_async.hpp"  // IWYU pragma: export
 #include "gpu/index.hpp"     // IWYU pragma: export

@@ -45,6 +45,7 @@
 // output: P, l and U carry it, and no max or clamp hides it.
 #pragma once
 
+#include "attention/phase_log.hpp"
 #include "gpu/gpu.hpp"
 #include "stage_c/accumulate.cuh"
 #include "stage_c/debug_print.hpp"
@@ -58,7 +59,7 @@ namespace fp8_sdpa::stage_c {
 
 template <class Tag>
 struct Kernel {
-  using Params = stage_c::Params;
+  using Params = attention::ParamsOf<attention::Logged<Tag>>;
   using Shared = stage_c::Shared<Tag>;
   static constexpr Toggles kToggles = Tag::kToggles;
   static constexpr int kBuffers = Shared::kBuffers;
@@ -66,6 +67,8 @@ struct Kernel {
   static constexpr int kThreads = kConsumers + (kToggles.warp_spec ? gpu::kWarpSize : 0);
   static constexpr int kMinBlocks = kRegistersPerMultiprocessor / (kThreads * kMaxRegisters);
   static_assert(sizeof(Shared) <= kMaxSharedBytes);
+  using Log = attention::PhaseLog<attention::Logged<Tag>, kThreads / gpu::kWarpSize>;
+  using Phase = attention::Phase;
 
   enum NamedBarrier { kFull = 1, kEmpty = kFull + kBuffers, kAmongConsumers = kEmpty + kBuffers };
 
@@ -85,7 +88,10 @@ struct Kernel {
   GPU_FN static void compute(const Params& p, const Block& block, Shared& sm, int tiles_n) {
     const int thread = gpu::thread_idx();
     attention::RowState state;  // of the row that this thread shares in softmax()
+    Log log(p);
+    log.mark(Phase::kKvPrefetch);
     if constexpr (kToggles.cp_async) prefetch_kv<kThreads>(p, block, sm, 0, thread);
+    log.mark(Phase::kQLoad);
     if constexpr (kToggles.kv_lut) {
       attention::fill_dequantisation_table(sm.table, p.input, thread, kThreads);
     }
@@ -93,68 +99,97 @@ struct Kernel {
     clear_output<kThreads>(sm, thread);
 
     for (int tile = 0; tile < tiles_n; ++tile) {
+      log.mark(Phase::kWait, tile);
       if constexpr (kToggles.cp_async) gpu::cp_async_wait<0>();
       gpu::sync_block();  // tile_ready
+      log.mark(Phase::kKvPrefetch, tile);
       if constexpr (kToggles.cp_async) {
         if (tile + 1 < tiles_n) prefetch_kv<kThreads>(p, block, sm, tile + 1, thread);
       }
+      log.mark(Phase::kDequant, tile);
       load_kv<kThreads>(p, block, sm, tile, thread);
+      log.mark(Phase::kWait, tile);
       gpu::sync_block();  // kv_ready
+      log.mark(Phase::kQk, tile);
       scores(sm, 0);
+      log.mark(Phase::kWait, tile);
       gpu::sync_block();  // scores_ready
       debug_print_scores(p, block, sm, tile, SyncBlock{});
+      log.mark(Phase::kSoftmax, tile);
       softmax(p, block, sm, tile, state);
+      log.mark(Phase::kWait, tile);
       gpu::sync_block();  // weights_ready
+      log.mark(Phase::kPv, tile);
       accumulate(sm, 0);
       debug_print_state(p, block, sm, tile, SyncBlock{});
     }
+    log.mark(Phase::kWait);
     gpu::sync_block();  // output_ready
+    log.mark(Phase::kStoreO);
     store<kThreads>(p, block, sm, thread);
+    log.mark(Phase::kEnd);
   }
 
   /// The producer warp: FP8 to staging one tile ahead, staging to halves when a buffer is empty.
   GPU_FN static void produce(const Params& p, const Block& block, Shared& sm, int tiles_n) {
     const int lane = gpu::lane_idx();
+    Log log(p);
+    log.mark(Phase::kKvPrefetch);
     prefetch_kv<gpu::kWarpSize>(p, block, sm, 0, lane);
     if constexpr (kToggles.kv_lut) {
       attention::fill_dequantisation_table(sm.table, p.input, lane, gpu::kWarpSize);
       gpu::sync_warp();  // every lane reads the whole table
     }
     for (int tile = 0; tile < tiles_n; ++tile) {
+      log.mark(Phase::kKvPrefetch, tile);
       if (tile + 1 < tiles_n) {
         prefetch_kv<gpu::kWarpSize>(p, block, sm, tile + 1, lane);
         gpu::cp_async_wait<1>();
       } else {
         gpu::cp_async_wait<0>();
       }
+      log.mark(Phase::kWait, tile);
       const int buffer = tile % kBuffers;
       if (tile >= kBuffers) gpu::named_barrier_sync(kEmpty + buffer, kThreads);
+      log.mark(Phase::kDequant, tile);
       load_kv<gpu::kWarpSize>(p, block, sm, tile, lane);
       gpu::named_barrier_arrive(kFull + buffer, kThreads);
     }
+    log.mark(Phase::kEnd);
   }
 
   /// The consumer warps: S, softmax and P V of each tile as its buffer fills.
   GPU_FN static void consume(const Params& p, const Block& block, Shared& sm, int tiles_n) {
     const int thread = gpu::thread_idx();
     attention::RowState state;
+    Log log(p);
+    log.mark(Phase::kQLoad);
     load_q<kConsumers>(p, block, sm, thread);
     clear_output<kConsumers>(sm, thread);
 
     for (int tile = 0; tile < tiles_n; ++tile) {
       const int buffer = tile % kBuffers;
+      log.mark(Phase::kWait, tile);
       gpu::named_barrier_sync(kFull + buffer, kThreads);
+      log.mark(Phase::kQk, tile);
       scores(sm, buffer);
+      log.mark(Phase::kWait, tile);
       sync_consumers();  // scores_ready
       debug_print_scores(p, block, sm, tile, sync_consumers);
+      log.mark(Phase::kSoftmax, tile);
       softmax(p, block, sm, tile, state);
+      log.mark(Phase::kWait, tile);
       sync_consumers();  // weights_ready
+      log.mark(Phase::kPv, tile);
       accumulate(sm, buffer);
       if (tile + kBuffers < tiles_n) gpu::named_barrier_arrive(kEmpty + buffer, kThreads);
       debug_print_state(p, block, sm, tile, sync_consumers);
     }
+    log.mark(Phase::kWait);
     sync_consumers();  // output_ready
+    log.mark(Phase::kStoreO);
     store<kConsumers>(p, block, sm, thread);
+    log.mark(Phase::kEnd);
   }
 
   GPU_FN static void sync_consumers() { gpu::named_barrier_sync(kAmongConsumers, kConsumers); }
