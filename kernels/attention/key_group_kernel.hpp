@@ -72,6 +72,7 @@ GPU_FN void run_kernel(const ParamsOf<kLogged>& p, Shared& sm) {
   }
 
   log.mark(Phase::kWait);
+  ring.finish();
   gpu::sync_block();  // stages_free
   log.mark(Phase::kStoreO);
   write_partials(sm.partials, place, o, rows, scale.factor);

@@ -10,6 +10,7 @@
 #include "gpu/index.hpp"     // IWYU pragma: export
 #include "gpu/launch.hpp"    // IWYU pragma: export
 #include "gpu/math.hpp"      // IWYU pragma: export
+#include "gpu/mbarrier.hpp"  // IWYU pragma: export
 #include "gpu/mma.hpp"       // IWYU pragma: export
 #include "gpu/permute.hpp"   // IWYU pragma: export
 #include "gpu/print.hpp"     // IWYU pragma: export

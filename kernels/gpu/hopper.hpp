@@ -3,7 +3,6 @@
 #pragma once
 
 #include "gpu/gpu.hpp"            // IWYU pragma: export
-#include "gpu/mbarrier.hpp"       // IWYU pragma: export
 #include "gpu/shared_matrix.hpp"  // IWYU pragma: export
 #include "gpu/tensor_map.hpp"     // IWYU pragma: export
 #include "gpu/tma.hpp"            // IWYU pragma: export

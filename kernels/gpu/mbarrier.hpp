@@ -96,14 +96,20 @@ GPU_FN void mbarrier_expect_tx(MBarrier& barrier, int bytes, [[maybe_unused]] Lo
 }
 
 /// mbarrier.try_wait.parity.shared::cta.b64 (PTX ISA, "mbarrier.test_wait, mbarrier.try_wait";
-/// sm_90), until it succeeds: waits for the end of the phase of this parity, the one that runs now
-/// or the one before it. On a fresh barrier parity 1 has ended.
+/// sm_90; before it, mbarrier.test_wait, which does not suspend the thread), until it succeeds:
+/// waits for the end of the phase of this parity, the one that runs now or the one before it. On a
+/// fresh barrier parity 1 has ended.
 GPU_FN void mbarrier_wait(MBarrier& barrier, int parity, [[maybe_unused]] Loc loc = GPU_LOC) {
 #if GPU_ON_DEVICE
   std::uint32_t done;
   do {
     asm volatile(
-        "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "{\n.reg .pred p;\n"
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+#else
+        "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+#endif
         "selp.u32 %0, 1, 0, p;\n}"
         : "=r"(done)
         : "r"(shared_address(&barrier)), "r"(parity)

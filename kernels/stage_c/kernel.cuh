@@ -30,16 +30,16 @@
 // output_ready  | own part of U is complete              | read U
 //
 // With WARP_SPEC a producer warp copies and dequantises tile t + 1 while four consumer warps
-// compute on tile t, through two buffers of K and V. Named barriers, one set per buffer:
+// compute on tile t, through two buffers of K and V. Tile t is in buffer t % 2, phase t / 2:
 //
-// barrier       | arrive, count        | wait      | means
-// --------------|----------------------|-----------|-------------------------------------------
-// full[buffer]  | all 5 warps, 160     | consumers | the tile is half in shared memory; every
-//               |                      |           | consumer has finished the tile before: S
-//               |                      |           | and P may be overwritten
-// empty[buffer] | all 5 warps, 160     | producer  | P V of the tile in the buffer is done
-// consumers     | 4 consumer warps, 128| consumers | scores_ready, weights_ready, output_ready
-//               |                      |           | as above
+// barrier       | kind     | arrive, count  | wait      | means
+// --------------|----------|----------------|-----------|------------------------------------
+// full[buffer]  | mbarrier | all, 160       | consumers | the tile is half in shared memory;
+//               |          |                |           | every consumer has finished the tile
+//               |          |                |           | before: S and P may be overwritten
+// empty[buffer] | mbarrier | consumers, 128 | producer  | P V of the tile in it is done
+// consumers     | named    | consumers, 128 | consumers | scores_ready, weights_ready,
+//               |          |                |           | output_ready as above
 //
 // Rows past seq_q compute on zeros and are not stored. NaN in an attended code reaches the row's
 // output: P, l and U carry it, and no max or clamp hides it.
@@ -70,18 +70,36 @@ struct Kernel {
   using Log = attention::PhaseLog<attention::Logged<Tag>, kThreads / gpu::kWarpSize>;
   using Phase = attention::Phase;
 
-  enum NamedBarrier { kFull = 1, kEmpty = kFull + kBuffers, kAmongConsumers = kEmpty + kBuffers };
+  static constexpr int kAmongConsumers = 1;  ///< a named barrier; 0 is the block's
 
   GPU_FN static void run(const Params& p, Shared& sm) {
     const Block block = attention::locate<kTileM>(p);
     const int tiles_n = (p.seq_kv + kTileN - 1) / kTileN;
     if constexpr (!kToggles.warp_spec) {
       compute(p, block, sm, tiles_n);
-    } else if (gpu::thread_idx() >= kConsumers) {
-      produce(p, block, sm, tiles_n);
     } else {
-      consume(p, block, sm, tiles_n);
+      init_ring(sm);
+      if (gpu::thread_idx() >= kConsumers) {
+        produce(p, block, sm, tiles_n);
+      } else {
+        consume(p, block, sm, tiles_n);
+      }
     }
+  }
+
+  GPU_FN static void init_ring(Shared& sm) {
+    if (gpu::thread_idx() == 0) {
+#pragma unroll
+      for (int buffer = 0; buffer < kBuffers; ++buffer) {
+        gpu::mbarrier_init(sm.ring.full[buffer], kThreads);
+        gpu::mbarrier_init(sm.ring.empty[buffer], kConsumers);
+      }
+    }
+    gpu::sync_block();  // ring_ready
+  }
+  /// Of the phase in which a tile is in its buffer.
+  GPU_FN static int parity(int tile) {
+    return tile / kBuffers % 2;
   }
 
   /// All threads: load, then compute, tile by tile.
@@ -150,10 +168,10 @@ struct Kernel {
       }
       log.mark(Phase::kWait, tile);
       const int buffer = tile % kBuffers;
-      if (tile >= kBuffers) gpu::named_barrier_sync(kEmpty + buffer, kThreads);
+      if (tile >= kBuffers) gpu::mbarrier_wait(sm.ring.empty[buffer], parity(tile - kBuffers));
       log.mark(Phase::kDequant, tile);
       load_kv<gpu::kWarpSize>(p, block, sm, tile, lane);
-      gpu::named_barrier_arrive(kFull + buffer, kThreads);
+      gpu::mbarrier_arrive(sm.ring.full[buffer]);
     }
     log.mark(Phase::kEnd);
   }
@@ -170,7 +188,8 @@ struct Kernel {
     for (int tile = 0; tile < tiles_n; ++tile) {
       const int buffer = tile % kBuffers;
       log.mark(Phase::kWait, tile);
-      gpu::named_barrier_sync(kFull + buffer, kThreads);
+      gpu::mbarrier_arrive(sm.ring.full[buffer]);
+      gpu::mbarrier_wait(sm.ring.full[buffer], parity(tile));
       log.mark(Phase::kQk, tile);
       scores(sm, buffer);
       log.mark(Phase::kWait, tile);
@@ -182,7 +201,7 @@ struct Kernel {
       sync_consumers();  // weights_ready
       log.mark(Phase::kPv, tile);
       accumulate(sm, buffer);
-      if (tile + kBuffers < tiles_n) gpu::named_barrier_arrive(kEmpty + buffer, kThreads);
+      gpu::mbarrier_arrive(sm.ring.empty[buffer]);
       debug_print_state(p, block, sm, tile, sync_consumers);
     }
     log.mark(Phase::kWait);
@@ -192,7 +211,9 @@ struct Kernel {
     log.mark(Phase::kEnd);
   }
 
-  GPU_FN static void sync_consumers() { gpu::named_barrier_sync(kAmongConsumers, kConsumers); }
+  GPU_FN static void sync_consumers() {
+    gpu::named_barrier_sync(kAmongConsumers, kConsumers);
+  }
 };
 
 }  // namespace fp8_sdpa::stage_c
