@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "reference/budget.hpp"
 #include "reference/qkv.hpp"
 
 namespace fp8_sdpa::reference {
@@ -34,6 +35,18 @@ double largest_magnitude(const std::vector<float>& values) {
   return largest;
 }
 
+/// Computes what follows from codes and descales alone.
+void finish_from_codes(CaseData& data) {
+  const std::vector<float> q = dequantise(data.q);
+  const std::vector<float> k = dequantise(data.k);
+  const std::vector<float> v = dequantise(data.v);
+  data.reference_kernel = attention_fp64(q, k, v, sizes_of(data.shape), data.softmax_scale);
+  data.max_abs_v = largest_magnitude(v);
+  data.score_bound = static_cast<double>(data.softmax_scale) *
+                     largest_norm(q, data.shape.head_dim) * largest_norm(k, data.shape.head_dim);
+  data.budgets = make_budget_cache();
+}
+
 /// Quantises data.inputs and computes the references; the rest of `data` is filled in.
 std::shared_ptr<const CaseData> finish(CaseData data) {
   const Shape& shape = data.shape;
@@ -46,13 +59,7 @@ std::shared_ptr<const CaseData> finish(CaseData data) {
   data.reference_quantised = attention_fp64(
       saturate_infinities(data.inputs.q, data.q), saturate_infinities(data.inputs.k, data.k),
       saturate_infinities(data.inputs.v, data.v), sizes, data.softmax_scale);
-  const std::vector<float> q = dequantise(data.q);
-  const std::vector<float> k = dequantise(data.k);
-  const std::vector<float> v = dequantise(data.v);
-  data.reference_kernel = attention_fp64(q, k, v, sizes, data.softmax_scale);
-  data.max_abs_v = largest_magnitude(v);
-  data.score_bound = static_cast<double>(data.softmax_scale) * largest_norm(q, shape.head_dim) *
-                     largest_norm(k, shape.head_dim);
+  finish_from_codes(data);
   return std::make_shared<const CaseData>(std::move(data));
 }
 
@@ -68,6 +75,13 @@ std::shared_ptr<const CaseData> make_case(const Shape& shape, std::uint64_t seed
   if (!inputs.ok()) throw std::invalid_argument(inputs.status().message());
   data.inputs = std::move(*inputs);
   return finish(std::move(data));
+}
+
+std::shared_ptr<const CaseData> from_codes(CaseData data) {
+  data.inputs = {dequantise(data.q), dequantise(data.k), dequantise(data.v)};
+  finish_from_codes(data);
+  data.reference_quantised = data.reference_kernel;
+  return std::make_shared<const CaseData>(std::move(data));
 }
 
 Result<std::shared_ptr<const CaseData>> make_case(Qkv tensors, const std::string& name, Mask mask,

@@ -14,6 +14,7 @@
 
 namespace fp8_sdpa::reference {
 
+class BudgetCache;
 struct Qkv;
 
 /// What does not change between the variants of one (shape, seed). Immutable once made; share it.
@@ -31,6 +32,7 @@ struct CaseData {
   Attention reference_kernel;     ///< fp64 on the dequantised inputs: for the kernel's own error
   double max_abs_v = 0.0;         ///< largest finite |V|, dequantised
   double score_bound = 0.0;       ///< largest scale * ||q_i|| * ||k_j|| of any head, dequantised
+  std::shared_ptr<BudgetCache> budgets;  ///< error budgets as they are asked for: budget_of()
 
   /// Infinities of Q, K and V that were saturated.
   std::int64_t saturated_infinities() const {
@@ -49,5 +51,9 @@ std::shared_ptr<const CaseData> make_case(const Shape& shape, std::uint64_t seed
 /// they do not fit.
 Result<std::shared_ptr<const CaseData>> make_case(Qkv tensors, const std::string& name, Mask mask,
                                                   Dtype dtype = Dtype::kE4M3);
+
+/// A case of given codes and descales: `data` with its inputs, references and bounds made anew from
+/// them. Inputs become the dequantised values.
+std::shared_ptr<const CaseData> from_codes(CaseData data);
 
 }  // namespace fp8_sdpa::reference

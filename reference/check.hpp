@@ -18,6 +18,8 @@ namespace fp8_sdpa::reference {
 struct CheckOptions {
   Dtype output = Dtype::kHalf;
   bool sequence_major = false;  ///< tensors laid out (B,S,H,D) in memory instead of (B,H,S,D)
+  bool padded = false;          ///< rows (and heads) with 16 elements of NaN between them
+  bool budgets_only = false;    ///< leave out the tolerances that SPEC states for its named shapes
   bool lse = true;              ///< also ask for, and judge, the log-sum-exp
   bool rerun = true;            ///< run twice and ask for equal bits
 };
@@ -42,5 +44,9 @@ struct CaseResult {
 /// be run at all.
 Result<CaseResult> check(const Variant& variant, const CaseData& data, const Device& device,
                          const Tolerances& tolerances, const CheckOptions& options = {});
+
+/// Whether the variant would serve check()'s problem for this shape; if not, why. Computes nothing.
+Status serves(const Variant& variant, const Shape& shape, Dtype dtype, const Device& device,
+              const CheckOptions& options = {});
 
 }  // namespace fp8_sdpa::reference

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "reference/inputs.hpp"
 #include "reference/json_reader.hpp"
 
 namespace fp8_sdpa::reference {
@@ -39,8 +40,15 @@ InputSpec read_inputs(const Json& value, const JsonPointer& at, JsonReader& read
     spec.mean = reader.number(value.at("mean"), at / "mean", -kMaxMagnitude, kMaxMagnitude);
     spec.stddev = reader.number(value.at("stddev"), at / "stddev", 0.0, kMaxMagnitude);
     if (!(spec.stddev > 0)) reader.refuse(at / "stddev", value.at("stddev"), "a number > 0");
+  } else if (family.is_string() && find_input_family(family.get<std::string>()) != nullptr) {
+    if (!reader.object(value, at, {"family"})) return spec;
+    spec.family = family.get<std::string>();
   } else {
-    reader.refuse(at / "family", family, R"("uniform" or "normal")");
+    std::string known;
+    for (const InputFamily& each : input_families()) {
+      known += (known.empty() ? "one of " : ", ") + std::string(each.name);
+    }
+    reader.refuse(at / "family", family, known);
   }
   return spec;
 }

@@ -13,7 +13,9 @@ namespace fp8_sdpa::reference {
 
 /// How the unquantised inputs are drawn.
 struct InputSpec {
-  std::string family = "uniform";  ///< "uniform" (low, high) or "normal" (mean, stddev)
+  /// "uniform" (low, high), "normal" (mean, stddev) or another of input_families(), without
+  /// parameters.
+  std::string family = "uniform";
   double low = -1.0;
   double high = 1.0;
   double mean = 0.0;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "reference/inputs.hpp"
+
 namespace fp8_sdpa::reference {
 namespace {
 
@@ -56,6 +58,11 @@ bool absolute_gates_apply(const Shape& shape, const JudgeContext& context) {
          shape.seq_q >= kSmallest && shape.seq_kv >= kSmallest;
 }
 
+bool fixed_gates_apply(const Shape& shape, const JudgeContext& context) {
+  const InputFamily* family = find_input_family(shape.inputs.family);
+  return !context.drawn || family == nullptr || family->fixed_tolerances;
+}
+
 std::vector<GateResult> judge(const Metrics& quantised, const Metrics& kernel, const Shape& shape,
                               const Tolerances& tolerances, const JudgeContext& context) {
   std::vector<GateResult> gates;
@@ -67,6 +74,7 @@ std::vector<GateResult> judge(const Metrics& quantised, const Metrics& kernel, c
     gates.push_back(
         gate("pct_bad", quantised.pct_bad, tolerances.pct_bad, false, quantised, quantised.worst));
   }
+  if (!fixed_gates_apply(shape, context)) return gates;
   gates.push_back(gate("rel_l2", quantised.rel_l2,
                        tolerances.rel_l2_quantised * rounding_factor(context.dtype), false,
                        quantised, quantised.worst_head));

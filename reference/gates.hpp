@@ -50,7 +50,8 @@ Metrics compare_lse(const std::vector<float>& got, const std::vector<float>& wan
 /// One gate's verdict.
 struct GateResult {
   std::string name;  ///< "max_abs_err", "mean_abs_err", "pct_bad", "rel_l2", "kernel_abs",
-                     ///< "kernel_rel_l2", "lse", "guards", "inputs_unchanged", "rerun_equal"
+                     ///< "kernel_rel_l2", "budget_row", "budget_head", "budget_tensor", "lse",
+                     ///< "guards", "inputs_unchanged", "rerun_equal"
   double value = 0;
   double threshold = 0;
   bool pass = false;
@@ -70,9 +71,16 @@ struct JudgeContext {
 /// E4M3, at least 32 queries and keys.
 bool absolute_gates_apply(const Shape& shape, const JudgeContext& context);
 
+/// Whether SPEC's relative gates and those of the kernel's own error are meant for these inputs: a
+/// family for which they are stated, or a user's tensors. Other families reach what a fixed
+/// tolerance cannot ask (few keys with weight, outliers) and are judged by error budgets
+/// (budget.hpp).
+bool fixed_gates_apply(const Shape& shape, const JudgeContext& context);
+
 /// The gates of an output. `quantised` compares with the reference on unquantised inputs, `kernel`
 /// with the reference on dequantised ones. In this order: max_abs_err, mean_abs_err, pct_bad (these
-/// three where absolute_gates_apply), rel_l2, kernel_abs, kernel_rel_l2.
+/// three where absolute_gates_apply), rel_l2, kernel_abs, kernel_rel_l2 (these three where
+/// fixed_gates_apply).
 std::vector<GateResult> judge(const Metrics& quantised, const Metrics& kernel, const Shape& shape,
                               const Tolerances& tolerances, const JudgeContext& context);
 

@@ -4,38 +4,25 @@
 #include <cstddef>
 #include <string>
 
-#include "reference/distributions.hpp"
-#include "reference/philox.hpp"
+#include "reference/families.hpp"
 
 namespace fp8_sdpa::reference {
 namespace {
 
-/// out[i] = transform(word i of the operand's stream).
-template <class Transform>
-void fill(std::span<float> out, std::uint64_t seed, Operand operand, const Transform& transform) {
-  const PhiloxStream stream(seed, static_cast<std::uint32_t>(operand));
-  PhiloxCounter words{};
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const std::size_t lane = i % PhiloxStream::kWordsPerBlock;
-    if (lane == 0) words = stream.block(i / PhiloxStream::kWordsPerBlock);
-    out[i] = transform(words[lane]);
-  }
-}
-
-void draw_uniform(const InputSpec& spec, std::uint64_t seed, Operand operand,
-                  std::span<float> out) {
-  fill(out, seed, operand,
-       [&](std::uint32_t word) { return uniform_from_word(word, spec.low, spec.high); });
-}
-
-void draw_normal(const InputSpec& spec, std::uint64_t seed, Operand operand, std::span<float> out) {
-  fill(out, seed, operand,
-       [&](std::uint32_t word) { return normal_from_word(word, spec.mean, spec.stddev); });
-}
-
 constexpr std::array kFamilies = {
-    InputFamily{"uniform", "uniform in [low, high)", draw_uniform},
-    InputFamily{"normal", "normal with mean and stddev", draw_normal},
+    InputFamily{"uniform", "uniform in [low, high)", draw_uniform, true},
+    InputFamily{"normal", "normal with mean and stddev", draw_normal, true},
+    InputFamily{"outliers", "N(0,1) + N(0,100) Bernoulli(0.001)", draw_outliers},
+    InputFamily{"peaked", "scores of deviation 8: few keys have weight", draw_peaked},
+    InputFamily{"needle", "one key has nearly all weight", draw_needle},
+    InputFamily{"sink", "the first key has most weight and no value", draw_sink},
+    InputFamily{"k_bias", "keys with a large common vector", draw_k_bias},
+    InputFamily{"v_bias", "values of one sign", draw_v_bias},
+    InputFamily{"edges", "the largest codes, subnormals and zeros", draw_edges},
+    InputFamily{"constant_v", "every value is 1", draw_constant_v},
+    InputFamily{"one_hot", "each query is one key: P is one 1", draw_one_hot},
+    InputFamily{"zero_k", "every weight is 1, sums are exact", draw_zero_k},
+    InputFamily{"long_tail", "one key has weight 1, the others e^-9", draw_long_tail},
 };
 
 }  // namespace
@@ -69,9 +56,9 @@ Result<Inputs> draw_inputs(const Shape& shape, std::uint64_t seed) {
   inputs.q.resize(elements(shape.heads_q, shape.seq_q));
   inputs.k.resize(elements(shape.heads_kv, shape.seq_kv));
   inputs.v.resize(elements(shape.heads_kv, shape.seq_kv));
-  family->draw(shape.inputs, seed, Operand::kQ, inputs.q);
-  family->draw(shape.inputs, seed, Operand::kK, inputs.k);
-  family->draw(shape.inputs, seed, Operand::kV, inputs.v);
+  family->draw({shape, seed, Operand::kQ, inputs.q});
+  family->draw({shape, seed, Operand::kK, inputs.k});
+  family->draw({shape, seed, Operand::kV, inputs.v});
   return inputs;
 }
 

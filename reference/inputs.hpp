@@ -22,12 +22,15 @@ struct Inputs {
   std::vector<float> v;  ///< (batch, heads_kv, seq_kv, head_dim)
 };
 
+struct Drawing;
+
 /// A way to draw inputs: one line of the table that input_families() returns.
 struct InputFamily {
-  std::string_view name;     ///< as in the configuration file
-  std::string_view summary;  ///< one line for people
-  /// Fills `out` with one whole tensor.
-  void (*draw)(const InputSpec& spec, std::uint64_t seed, Operand operand, std::span<float> out);
+  std::string_view name;                 ///< as in the configuration file
+  std::string_view summary;              ///< one line for people
+  void (*draw)(const Drawing& drawing);  ///< fills one whole tensor
+  /// SPEC section 3's fixed tolerances are meant for it; others are judged by error budgets alone.
+  bool fixed_tolerances = false;
 };
 
 /// Every family that draw_inputs() knows.

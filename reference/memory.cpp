@@ -21,7 +21,14 @@
 #define FP8_SDPA_ASAN 0
 #endif
 
+#if FP8_SDPA_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace fp8_sdpa::reference {
+
+void Buffer::close(const std::vector<ByteRange>& /*ranges*/, bool /*closed*/) {}
+
 namespace {
 
 constexpr int kPoisonByte = 0xFF;
@@ -78,12 +85,26 @@ class HostBuffer final : public Buffer {
     if constexpr (kBand == 0) return std::int64_t{0};
     return differences(static_cast<std::uint8_t*>(block_)) + differences(end());
   }
+#if FP8_SDPA_ASAN
+  void close(const std::vector<ByteRange>& ranges, bool closed) override {
+    const auto* base = static_cast<const std::uint8_t*>(data_);
+    for (const ByteRange& range : ranges) {
+      if (closed) {
+        __asan_poison_memory_region(base + range.begin, range.end - range.begin);
+      } else {
+        __asan_unpoison_memory_region(base + range.begin, range.end - range.begin);
+      }
+    }
+  }
+#endif
 
  private:
   static constexpr std::size_t kBand = FP8_SDPA_ASAN ? 0 : kGuardBytes;
   static constexpr std::align_val_t kAlignment{256};
 
-  std::uint8_t* end() const { return static_cast<std::uint8_t*>(data_) + size(); }
+  std::uint8_t* end() const {
+    return static_cast<std::uint8_t*>(data_) + size();
+  }
 
   void* block_ = nullptr;
 };

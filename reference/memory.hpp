@@ -5,11 +5,18 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "fp8_sdpa/device.hpp"
 #include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::reference {
+
+/// Bytes [begin, end) of a buffer.
+struct ByteRange {
+  std::size_t begin;
+  std::size_t end;
+};
 
 /// An allocation of an exact size, aligned to 256 bytes (as cudaMalloc aligns), between two guard
 /// bands whose bytes read as NaN in every format, so that what is read out of bounds shows in the
@@ -34,6 +41,9 @@ class Buffer {
   virtual Status download(void* host) const = 0;
   /// How many bytes of the guard bands have changed.
   virtual Result<std::int64_t> changed_guard_bytes() const = 0;
+  /// Makes any access to these ranges an error, or allows it again, where AddressSanitizer can
+  /// tell; elsewhere does nothing.
+  virtual void close(const std::vector<ByteRange>& ranges, bool closed);
 
  protected:
   Buffer(std::string name, std::size_t size) : size_(size), name_(std::move(name)) {}

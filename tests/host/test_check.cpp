@@ -209,10 +209,14 @@ TEST(Check, NamesTheCase) {
 }
 
 TEST(Check, UnwrittenOutputFails) {
-  EXPECT_EQ(failed(run(nothing)),
-            "max_abs_err mean_abs_err pct_bad rel_l2 kernel_abs kernel_rel_l2 lse");
-  EXPECT_EQ(failed(run(forgets_last_element)),
-            "max_abs_err mean_abs_err pct_bad rel_l2 kernel_abs kernel_rel_l2");
+  EXPECT_EQ(
+      failed(run(nothing)),
+      "max_abs_err mean_abs_err pct_bad rel_l2 kernel_abs kernel_rel_l2 budget_row budget_head "
+      "budget_tensor lse");
+  EXPECT_EQ(
+      failed(run(forgets_last_element)),
+      "max_abs_err mean_abs_err pct_bad rel_l2 kernel_abs kernel_rel_l2 budget_row budget_head "
+      "budget_tensor");
   EXPECT_EQ(failed(run(forgets_lse)), "lse");
 }
 
@@ -282,7 +286,8 @@ TEST(Check, NanInTheInputMustReachTheOutput) {
     static_cast<std::uint16_t*>(p.o.data)[6] = 0;
     return status;
   };
-  EXPECT_EQ(check_with(launders), "rel_l2 kernel_abs kernel_rel_l2");
+  EXPECT_EQ(check_with(launders),
+            "rel_l2 kernel_abs kernel_rel_l2 budget_row budget_head budget_tensor");
 }
 
 TEST(Memory, HostBuffersAreExactAlignedAndGuarded) {

@@ -191,8 +191,11 @@ INSTANTIATE_TEST_SUITE_P(
                   "c.json: /seeds/0: got -1, expected an integer in [0, 18446744073709551615]"},
         BadMember{"SeedFraction", "/seeds/0", "0.5",
                   "c.json: /seeds/0: got 0.5, expected an integer in [0, 18446744073709551615]"},
-        BadMember{"Family", "/inputs/family", "\"cauchy\"",
-                  "c.json: /inputs/family: got \"cauchy\", expected \"uniform\" or \"normal\""},
+        BadMember{
+            "Family", "/inputs/family", "\"cauchy\"",
+            "c.json: /inputs/family: got \"cauchy\", expected one of uniform, normal, outliers, "
+            "peaked, needle, sink, k_bias, v_bias, edges, constant_v, one_hot, zero_k, "
+            "long_tail"},
         BadMember{"FamilyMissing", "/shapes/1/inputs/family", nullptr,
                   "c.json: /shapes/1/inputs/family: missing, expected the keys family"},
         BadMember{"FamilyOthersKey", "/inputs/mean", "0",

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
+#include <string_view>
 #include <vector>
 
 #include "reference/distributions.hpp"
+#include "reference/families.hpp"
 #include "reference/inputs.hpp"
 #include "reference/philox.hpp"
+#include "reference/quantise.hpp"
 
 namespace fp8_sdpa::reference {
 namespace {
@@ -35,6 +39,20 @@ std::uint64_t hash_of(const std::vector<float>& values) {
     }
   }
   return hash;
+}
+
+std::uint64_t pinned_hash(std::string_view family) {
+  static const std::map<std::string_view, std::uint64_t> kPinned = {
+      {"uniform", 0xd0fe38a909d1448bU},   {"normal", 0x52a0af1fc377dba0U},
+      {"outliers", 0xf29178e6bd5d647eU},  {"peaked", 0xe54c6a767ad34612U},
+      {"needle", 0xf7fcd1876c3086ebU},    {"sink", 0x7174e5dc72679d8fU},
+      {"k_bias", 0x3bc67921b9fc4a3fU},    {"v_bias", 0x0f94f726a23f1f99U},
+      {"edges", 0xe0cfc36cf49ffd66U},     {"constant_v", 0xde9e6aa64abf10ddU},
+      {"one_hot", 0xf55d727da6b9510eU},   {"zero_k", 0xb373a83bcd7e48bbU},
+      {"long_tail", 0x1186ddd1f86ee2bdU},
+  };
+  const auto found = kPinned.find(family);
+  return found == kPinned.end() ? 0 : found->second;
 }
 
 TEST(Distributions, UniformIsExactAndExcludesItsEnd) {
@@ -141,6 +159,86 @@ TEST(Inputs, BitsNeverChange) {
   EXPECT_EQ(hash_of(uniform->v), 0x48aee83c841ae71eU);
   EXPECT_EQ(hash_of(normal->q), 0xfae7ed0ed4c6f7ceU);
   EXPECT_EQ(hash_of(normal->k), 0x3cf41825c0eaed8eU);
+}
+
+TEST(Inputs, BitsOfTheFamiliesNeverChange) {
+  for (const InputFamily& family : input_families()) {
+    const auto inputs = draw_inputs(make_shape(std::string(family.name)), 2026);
+    ASSERT_TRUE(inputs.ok());
+    const std::uint64_t hash = hash_of(inputs->q) ^ hash_of(inputs->k) * 3 ^ hash_of(inputs->v) * 5;
+    EXPECT_EQ(hash, pinned_hash(family.name)) << family.name << " 0x" << std::hex << hash;
+  }
+}
+
+/// Weights of the first query row of each (batch, heads_q), by the oracle on V = unit vectors.
+std::vector<std::vector<double>> weights_of(const Shape& shape, std::uint64_t seed) {
+  const auto inputs = draw_inputs(shape, seed);
+  EXPECT_TRUE(inputs.ok());
+  std::vector<std::vector<double>> all;
+  const std::int64_t group = shape.heads_q / shape.heads_kv;
+  for (std::int64_t head = 0; head < std::int64_t{shape.batch} * shape.heads_q; ++head) {
+    const float* q = &inputs->q[static_cast<std::size_t>(head * shape.seq_q * shape.head_dim)];
+    std::vector<double> weights;
+    double sum = 0.0;
+    for (std::int64_t j = 0; j < shape.seq_kv; ++j) {
+      const float* k =
+          &inputs->k[static_cast<std::size_t>((head / group * shape.seq_kv + j) * shape.head_dim)];
+      double score = 0.0;
+      for (int d = 0; d < shape.head_dim; ++d) score += static_cast<double>(q[d]) * k[d];
+      weights.push_back(std::exp(score / std::sqrt(static_cast<double>(shape.head_dim))));
+      sum += weights.back();
+    }
+    for (double& weight : weights) weight /= sum;
+    all.push_back(weights);
+  }
+  return all;
+}
+
+TEST(Families, WeightsAreWhereTheySay) {
+  std::int64_t head = 0;
+  for (const auto& p : weights_of(make_shape("needle"), 7)) {
+    EXPECT_GT(p[static_cast<std::size_t>(needle_of(7, head++ / 2, 80))], 0.9);
+  }
+  for (const auto& p : weights_of(make_shape("sink"), 7)) {
+    EXPECT_GT(p[0], 0.8);
+    EXPECT_LT(p[0], 0.99) << "something is left for the others";
+  }
+  for (const auto& p : weights_of(make_shape("one_hot"), 7)) EXPECT_GT(p[0], 1.0 - 1e-9);
+  for (const auto& p : weights_of(make_shape("zero_k"), 7)) EXPECT_DOUBLE_EQ(p[3], 1.0 / 80);
+  for (const auto& p : weights_of(make_shape("long_tail"), 7)) {
+    EXPECT_GT(p[1] / p[0], 0x1p-16);
+    EXPECT_LT(p[1] / p[0], 0x1p-10) << "E4M3 without a scale cannot hold it";
+  }
+  for (const auto& p : weights_of(make_shape("peaked"), 7)) {
+    double squares = 0.0;
+    for (const double weight : p) squares += weight * weight;
+    EXPECT_GT(squares, 1.0 / 16) << "few keys have weight";
+  }
+}
+
+TEST(Families, ValuesAreWhatTheySay) {
+  const auto edges = draw_inputs(make_shape("edges"), 3);
+  const QuantisedTensor codes = quantise(edges->v, 4, 80 * 64, Dtype::kE4M3);
+  int largest = 0;
+  int subnormal = 0;
+  for (std::size_t i = 0; i < codes.codes.size(); ++i) {
+    const int magnitude = codes.codes[i] & 0x7F;
+    EXPECT_TRUE(magnitude == 0x7E || magnitude < 8) << magnitude;
+    largest += magnitude == 0x7E ? 1 : 0;
+    subnormal += magnitude > 0 && magnitude < 8 ? 1 : 0;
+  }
+  EXPECT_GT(largest, 5000);
+  EXPECT_GT(subnormal, 5000);
+  const auto outliers = draw_inputs(make_shape("outliers"), 3);
+  int far = 0;
+  for (const float x : outliers->q) far += std::fabs(x) > 7.0F ? 1 : 0;
+  EXPECT_GT(far, 5);
+  EXPECT_LT(far, 100);
+  const auto constant = draw_inputs(make_shape("constant_v"), 3);
+  EXPECT_EQ(std::count(constant->v.begin(), constant->v.end(), 1.0F),
+            static_cast<std::ptrdiff_t>(constant->v.size()));
+  const auto biased = draw_inputs(make_shape("v_bias"), 3);
+  EXPECT_GT(*std::min_element(biased->v.begin(), biased->v.end()), 0.0F);
 }
 
 TEST(Inputs, AnUnknownFamilyIsNamed) {

@@ -1,0 +1,143 @@
+// Every input family on every variant that serves the problem, and the lengths at which tiles,
+// steps and vector accesses begin and end. Masks, shared KV heads and head sizes that a variant
+// does not serve yet are known declines, by their reason; any other decline fails.
+#include "reference/families.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "reference/half.hpp"
+#include "reference/inputs.hpp"
+#include "tests/gates/gate_cases.hpp"
+
+namespace fp8_sdpa::tests {
+namespace {
+
+class Families : public testing::TestWithParam<BackendVariant> {
+ protected:
+  void SetUp() override { ready_ = use_backend(std::get<0>(GetParam()), &device_); }
+  const Variant& variant() const { return *std::get<1>(GetParam()); }
+
+  bool ready_ = false;
+  Device device_;
+};
+
+TEST_P(Families, EveryFamilyStaysWithinItsBudget) {
+  if (!ready_) return;
+  for (const reference::InputFamily& family : reference::input_families()) {
+    for (const auto& [seq_q, seq_kv] : {std::pair{40, 200}, {3, 1025}}) {
+      reference::Shape shape = make_shape(1, 2, seq_q, seq_kv);
+      shape.name += "_" + std::string(family.name);
+      shape.inputs.family = std::string(family.name);
+      SCOPED_TRACE(shape.name);
+      expect_pass(variant(), *case_data(shape, 21), device_);
+    }
+  }
+}
+
+TEST_P(Families, SixteenThousandBiasedValues) {
+  if (!ready_) return;
+  reference::Shape shape = make_shape(1, 1, 2, 16384);
+  shape.inputs.family = "v_bias";
+  shape.name += "_v_bias";
+  reference::CheckOptions options;
+  options.rerun = false;
+  expect_pass(variant(), *case_data(shape, 22), device_, options);
+}
+
+// Four thousand weights of e^-9: half as much together as the one key of weight 1.
+TEST_P(Families, ALongTailKeepsItsMass) {
+  if (!ready_) return;
+  reference::Shape shape = make_shape(1, 1, 32, 4097);
+  shape.inputs.family = "long_tail";
+  shape.name += "_long_tail";
+  reference::CheckOptions options;
+  options.rerun = false;
+  expect_pass(variant(), *case_data(shape, 22), device_, options);
+}
+
+// K = 0: every weight is 1. With a power of two of keys nothing is rounded before the output is.
+TEST_P(Families, EqualWeightsGiveTheExactMean) {
+  if (!ready_) return;
+  for (const int seq_kv : {1, 2, 16, 32, 64, 128}) {
+    reference::Shape shape = make_shape(2, 2, 17, seq_kv);
+    shape.inputs.family = "zero_k";
+    shape.name += "_zero_k";
+    const auto data = case_data(shape, 23);
+    for (const Dtype output : {Dtype::kHalf, Dtype::kBFloat16}) {
+      reference::CheckOptions options;
+      options.output = output;
+      const auto result = reference::check(variant(), *data, device_, config().tolerances, options);
+      ASSERT_TRUE(result.ok()) << result.status().message();
+      EXPECT_TRUE(result->pass) << result->failure();
+      for (std::size_t i = 0; i < result->output.size(); ++i) {
+        ASSERT_EQ(result->output[i], reference::encode_16(data->reference_kernel.o[i], output))
+            << seq_kv << " keys, element " << i << ", " << name_of(output);
+      }
+    }
+  }
+}
+
+// One weight is 1 and no other reaches 2^-24 of it: O is the key's value, times its descale.
+TEST_P(Families, OneHotWeightsGiveTheValueItself) {
+  if (!ready_) return;
+  reference::Shape shape = make_shape(1, 2, 70, 70);
+  shape.inputs.family = "one_hot";
+  shape.name += "_one_hot";
+  const auto data = case_data(shape, 24);
+  const auto result = reference::check(variant(), *data, device_, config().tolerances);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_TRUE(result->pass) << result->failure();
+  for (std::size_t i = 0; i < result->output.size(); ++i) {
+    ASSERT_EQ(result->output[i], reference::encode_16(data->reference_kernel.o[i], Dtype::kHalf))
+        << i;
+  }
+}
+
+TEST_P(Families, LengthsAroundEveryTile) {
+  if (!ready_) return;
+  for (const auto& [seq_q, seq_kv] : {std::pair{113, 203},
+                                      {16, 512},
+                                      {15, 1023},
+                                      {31, 1024},
+                                      {63, 1025},
+                                      {129, 2},
+                                      {127, 17},
+                                      {1, 255},
+                                      {2, 257}}) {
+    SCOPED_TRACE(testing::Message() << seq_q << " x " << seq_kv);
+    expect_pass(variant(), *case_data(make_shape(1, 1, seq_q, seq_kv), 25), device_);
+  }
+}
+
+// Problems that are valid and that a variant may decline, with a reason on the list. One that it
+// serves is judged by the same gates.
+TEST_P(Families, MasksHeadSizesAndSharedHeadsPassOrAreDeclinedByName) {
+  if (!ready_) return;
+  for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
+    for (const int group : {1, 4}) {
+      for (const int head_dim : {64, 128, 256}) {
+        for (const auto& [seq_q, seq_kv] : {std::pair{33, 33}, {20, 150}, {50, 18}}) {
+          reference::Shape shape = make_shape(2, 4, seq_q, seq_kv, head_dim);
+          shape.heads_kv = 4 / group;
+          shape.mask = mask;
+          shape.name += std::string("_kv") + std::to_string(shape.heads_kv) + "_" + name_of(mask);
+          SCOPED_TRACE(shape.name);
+          expect_pass_or_known_decline(variant(), shape, 26, device_);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gates, Families,
+                         testing::Combine(testing::ValuesIn(kBackends),
+                                          testing::ValuesIn(all_variants())),
+                         name_of_parameter);
+
+}  // namespace
+}  // namespace fp8_sdpa::tests

@@ -1,0 +1,314 @@
+// Metamorphic tests: how outputs of related problems are related, each with the condition that
+// makes the relation exact. Asked of every variant, of the oracle and of the model; what a subject
+// does not serve yet must be a known decline.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "reference/budget.hpp"
+#include "reference/half.hpp"
+#include "tests/gates/subject.hpp"
+
+namespace fp8_sdpa::tests {
+namespace {
+
+using reference::CaseData;
+using reference::RunOutput;
+
+constexpr std::int64_t kDim = 64;
+constexpr std::uint8_t kNanCode = 0x7F;  // E4M3
+
+class Metamorphic : public testing::TestWithParam<Subject> {
+ protected:
+  void SetUp() override { ready_ = GetParam().prepare(&device_); }
+
+  /// The subject's output; empty, and nothing to compare, where it declines by a known reason.
+  RunOutput run(const CaseData& data, Dtype output = Dtype::kBFloat16) const {
+    const auto result = GetParam().run(data, device_, output);
+    if (result.ok()) return *result;
+    EXPECT_TRUE(is_known_decline(result.status())) << result.status().message();
+    return {};
+  }
+
+  bool ready_ = false;
+  Device device_;
+};
+
+reference::Shape grouped_shape(int batch, int heads_q, int heads_kv, std::int64_t seq_q,
+                               std::int64_t seq_kv, Mask mask = Mask::kNone) {
+  reference::Shape shape = make_shape(batch, heads_q, seq_q, seq_kv);
+  shape.heads_kv = heads_kv;
+  shape.mask = mask;
+  shape.inputs.family = "normal";
+  return shape;
+}
+
+/// Codes of each value times `factor`, a power of two; exact where nothing over- or underflows.
+void scale_codes(reference::QuantisedTensor& tensor, float factor) {
+  const auto& table = reference::decode_table(tensor.dtype);
+  for (std::uint8_t& code : tensor.codes) {
+    code = reference::encode_fp8(table[code] * factor, tensor.dtype);
+  }
+}
+
+/// Blocks of `size` elements in another order: to[i] = from[order[i]].
+template <class T>
+std::vector<T> permuted(const std::vector<T>& from, const std::vector<std::int64_t>& order,
+                        std::int64_t size) {
+  std::vector<T> to(from.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    std::copy_n(from.begin() + order[i] * size, size,
+                to.begin() + static_cast<std::int64_t>(i) * size);
+  }
+  return to;
+}
+
+void permute_heads(reference::QuantisedTensor& tensor, const std::vector<std::int64_t>& order) {
+  const auto per_head = static_cast<std::int64_t>(tensor.codes.size() / tensor.descales.size());
+  tensor.codes = permuted(tensor.codes, order, per_head);
+  tensor.descales = permuted(tensor.descales, order, 1);
+}
+
+std::vector<float> decoded(const std::vector<std::uint16_t>& bits, Dtype dtype) {
+  std::vector<float> values;
+  for (const std::uint16_t code : bits) values.push_back(reference::decode_16(code, dtype));
+  return values;
+}
+
+// The order of the keys is no part of the problem without a mask. Sums are taken in another order,
+// so: within the budget of the unpermuted problem.
+TEST_P(Metamorphic, PermutedKeysStayWithinTheBudget) {
+  if (!ready_) return;
+  const auto original = reference::make_case(grouped_shape(1, 2, 2, 40, 201), 31);
+  CaseData data = *original;
+  std::vector<std::int64_t> order(2 * 201);
+  for (std::int64_t i = 0; i < 2 * 201; ++i) order[i] = i / 201 * 201 + (i % 201 * 77 + 5) % 201;
+  data.k.codes = permuted(data.k.codes, order, kDim);
+  data.v.codes = permuted(data.v.codes, order, kDim);
+  const RunOutput output = run(data, Dtype::kHalf);
+  if (output.o.empty()) return;
+  const auto budget = budget_of(*original, reference::model_of(GetParam().fp8_p, Dtype::kHalf));
+  for (const auto& gate : judge_budget(decoded(output.o, Dtype::kHalf),
+                                       original->reference_kernel.o, original->shape, *budget)) {
+    EXPECT_TRUE(gate.pass) << gate.name << ": " << gate.detail;
+  }
+}
+
+// A group of query heads with its KV head, its scales along, is a problem of its own: its place
+// among the others changes no bit.
+TEST_P(Metamorphic, PermutedGroupsAndBatchesPermuteTheOutput) {
+  if (!ready_) return;
+  for (const int group : {1, 3}) {
+    CaseData data = codes_of(grouped_shape(2, 2 * group, 2, 37, 70), 32);
+    vary_descales(data);
+    const RunOutput before = run(data);
+    const std::vector<std::int64_t> kv_order = {2, 0, 3, 1};
+    std::vector<std::int64_t> q_order;
+    for (const std::int64_t kv : kv_order) {
+      for (int g = 0; g < group; ++g) q_order.push_back(kv * group + g);
+    }
+    permute_heads(data.q, q_order);
+    permute_heads(data.k, kv_order);
+    permute_heads(data.v, kv_order);
+    const RunOutput after = run(data);
+    if (before.o.empty()) continue;
+    EXPECT_EQ(after.o, permuted(before.o, q_order, 37 * kDim)) << group;
+    EXPECT_EQ(after.lse, permuted(before.lse, q_order, 37)) << group;
+  }
+}
+
+// A head's output does not depend on the heads beside it.
+TEST_P(Metamorphic, AHeadAloneGivesTheBitsThatItGivesAmongOthers) {
+  if (!ready_) return;
+  CaseData all = codes_of(grouped_shape(2, 3, 3, 33, 97), 33);
+  vary_descales(all);
+  const RunOutput among = run(all);
+  if (among.o.empty()) return;
+  for (const int head : {0, 4, 5}) {
+    CaseData alone = all;
+    alone.shape.batch = alone.shape.heads_q = alone.shape.heads_kv = 1;
+    for (auto* tensor : {&alone.q, &alone.k, &alone.v}) {
+      const auto size = tensor->codes.size() / tensor->descales.size();
+      const auto first = tensor->codes.begin() + static_cast<std::ptrdiff_t>(head * size);
+      tensor->codes.assign(first, first + static_cast<std::ptrdiff_t>(size));
+      tensor->descales = {tensor->descales[static_cast<std::size_t>(head)]};
+    }
+    const RunOutput output = run(alone);
+    EXPECT_TRUE(std::equal(output.o.begin(), output.o.end(), among.o.begin() + head * 33 * kDim))
+        << "head " << head;
+  }
+}
+
+// Products and sums of V's codes double exactly while nothing over- or underflows, whatever the
+// accumulator's width, and bf16 has fp32's exponents.
+TEST_P(Metamorphic, DoublingTheCodesOfVDoublesTheOutput) {
+  if (!ready_) return;
+  CaseData data = codes_of(grouped_shape(1, 2, 2, 40, 90), 34);
+  scale_codes(data.v, 0.25F);  // room above
+  const RunOutput before = run(data);
+  scale_codes(data.v, 2.0F);
+  const RunOutput after = run(data);
+  ASSERT_EQ(before.o.size(), after.o.size());
+  for (std::size_t i = 0; i < after.o.size(); ++i) {
+    const float doubled = 2.0F * reference::decode_16(before.o[i], Dtype::kBFloat16);
+    ASSERT_EQ(after.o[i], reference::encode_16(doubled, Dtype::kBFloat16)) << i;
+  }
+  EXPECT_EQ(after.lse, before.lse);
+}
+
+// (2 q) . (k / 2) has the products of q . k: with |q| <= 224 and k exactly halvable nothing
+// changes.
+TEST_P(Metamorphic, DoublingQAndHalvingKChangesNoBit) {
+  if (!ready_) return;
+  CaseData data = codes_of(grouped_shape(1, 2, 2, 40, 90), 35);
+  scale_codes(data.q, 0.25F);
+  scale_codes(data.k, 0.25F);
+  CaseData other = data;
+  scale_codes(data.k, 2.0F);  // halvable: it was just doubled
+  scale_codes(other.q, 2.0F);
+  EXPECT_EQ(run(other), run(data));
+}
+
+// Scales of a head belong to that head alone. Powers of two move no rounding: V's scales its output
+// exactly; a factor moved from Q's to K's changes nothing.
+TEST_P(Metamorphic, ScalesBelongToTheirOwnHead) {
+  if (!ready_) return;
+  CaseData data = codes_of(grouped_shape(2, 2, 2, 35, 66), 36);
+  vary_descales(data);
+  const RunOutput before = run(data);
+  if (before.o.empty()) return;
+  for (std::size_t head = 0; head < 4; ++head) {
+    CaseData other = data;
+    other.v.descales[head] *= 4.0F;
+    other.q.descales[head] *= 2.0F;
+    other.k.descales[head] *= 0.5F;
+    const RunOutput after = run(other);
+    ASSERT_EQ(after.o.size(), before.o.size());
+    for (std::size_t i = 0; i < before.o.size(); ++i) {
+      const bool here = i / (35 * kDim) == head;
+      const float want = (here ? 4.0F : 1.0F) * reference::decode_16(before.o[i], Dtype::kBFloat16);
+      ASSERT_EQ(after.o[i], reference::encode_16(want, Dtype::kBFloat16))
+          << "head " << head << ", element " << i;
+    }
+    EXPECT_EQ(after.lse, before.lse) << head;
+  }
+}
+
+// Causal: a row sees keys up to its own place; at fixed scales what comes later is not there.
+TEST_P(Metamorphic, FutureKeysDoNotReachEarlierRows) {
+  if (!ready_) return;
+  constexpr std::int64_t kSeq = 150;
+  constexpr std::int64_t kChanged = 60;
+  const CaseData data = codes_of(grouped_shape(1, 2, 1, kSeq, kSeq, Mask::kCausal), 37);
+  const RunOutput before = run(data);
+  CaseData other = data;
+  for (std::int64_t i = kChanged * kDim; i < kSeq * kDim; ++i) {
+    other.k.codes[static_cast<std::size_t>(i)] ^= 0x9BU;
+    other.v.codes[static_cast<std::size_t>(i)] ^= 0x82U;
+  }
+  for (auto* codes : {&other.k.codes, &other.v.codes}) {
+    for (std::uint8_t& code : *codes) code = (code & 0x7FU) == kNanCode ? 0x10U : code;
+  }
+  const RunOutput after = run(other);
+  if (before.o.empty()) return;
+  std::int64_t differ = 0;
+  for (std::int64_t row = 0; row < 2 * kSeq; ++row) {
+    const auto at = before.o.begin() + row * kDim;
+    const bool equal = std::equal(at, at + kDim, after.o.begin() + row * kDim);
+    EXPECT_TRUE(equal || row % kSeq >= kChanged) << "row " << row;
+    differ += equal ? 0 : 1;
+  }
+  EXPECT_GT(differ, kSeq) << "the change reaches later rows";
+}
+
+// NaN in what a row attends to makes it NaN, and reaches nobody else.
+TEST_P(Metamorphic, AttendedNanReachesItsRowsAndNoOthers) {
+  if (!ready_) return;
+  constexpr std::int64_t kRows = 40;
+  constexpr std::int64_t kKeys = 131;
+  const CaseData data = codes_of(grouped_shape(1, 2, 2, kRows, kKeys), 38);
+  const RunOutput clean = run(data);
+  if (clean.o.empty()) return;
+  const auto expect_nan = [&](const CaseData& with_nan, const auto& is_nan, const char* what) {
+    const std::vector<float> o = decoded(run(with_nan).o, Dtype::kBFloat16);
+    const std::vector<float> before = decoded(clean.o, Dtype::kBFloat16);
+    ASSERT_EQ(o.size(), before.size());
+    for (std::int64_t i = 0; i < 2 * kRows * kDim; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const std::int64_t row = i / kDim;
+      if (is_nan(row / kRows, row % kRows, i % kDim)) {
+        ASSERT_TRUE(std::isnan(o[at])) << what << ": element " << i << " is " << o[at];
+      } else {
+        ASSERT_EQ(o[at], before[at]) << what << ": element " << i;
+      }
+    }
+  };
+  for (const std::int64_t key : {std::int64_t{0}, std::int64_t{77}, kKeys - 1}) {
+    const auto element = static_cast<std::size_t>((kKeys + key) * kDim + 13);  // of head 1
+    CaseData in_k = data;
+    in_k.k.codes[element] = kNanCode;
+    expect_nan(
+        in_k, [](auto head, auto, auto) { return head == 1; }, "K");
+    CaseData in_v = data;
+    in_v.v.codes[element] = kNanCode | 0x80U;
+    expect_nan(
+        in_v, [](auto head, auto, auto dim) { return head == 1 && dim == 13; }, "V");
+  }
+  CaseData in_q = data;
+  in_q.q.codes[static_cast<std::size_t>((kRows + 33) * kDim + 60)] = kNanCode;
+  expect_nan(
+      in_q, [](auto head, auto row, auto) { return head == 1 && row == 33; }, "Q");
+}
+
+// Masked keys never reach a row: K's NaN nowhere, V's where whole tiles are masked (a weight of 0
+// times NaN is NaN inside a tile, and no kernel is asked to look).
+TEST_P(Metamorphic, MaskedNanNeverReachesTheOutput) {
+  if (!ready_) return;
+  constexpr std::int64_t kSeq = 1024;
+  constexpr std::int64_t kFirstNan = 768;
+  constexpr std::int64_t kRowsOfWholeTiles = 256;
+  const CaseData data = codes_of(grouped_shape(1, 1, 1, kSeq, kSeq, Mask::kCausal), 39);
+  const RunOutput clean = run(data);
+  if (clean.o.empty()) return;
+  const auto check = [&](const CaseData& with_nan, std::int64_t rows, const char* what) {
+    const RunOutput output = run(with_nan);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const auto at = clean.o.begin() + row * kDim;
+      ASSERT_TRUE(std::equal(at, at + kDim, output.o.begin() + row * kDim))
+          << what << ", row " << row;
+    }
+    EXPECT_TRUE(std::isnan(reference::decode_16(output.o.back(), Dtype::kBFloat16))) << what;
+  };
+  CaseData in_k = data;
+  std::fill(in_k.k.codes.begin() + kFirstNan * kDim, in_k.k.codes.end(), kNanCode);
+  check(in_k, kFirstNan, "K");
+  CaseData in_v = data;
+  std::fill(in_v.v.codes.begin() + kFirstNan * kDim, in_v.v.codes.end(), kNanCode);
+  check(in_v, kRowsOfWholeTiles, "V");
+}
+
+// A row that sees no key: O = 0, LSE = -inf, whatever the keys are.
+TEST_P(Metamorphic, RowsWithoutKeysAreZero) {
+  if (!ready_) return;
+  CaseData data = codes_of(grouped_shape(1, 2, 2, 70, 20, Mask::kCausal), 40);
+  const RunOutput output = run(data);
+  for (std::int64_t row = 0; row < static_cast<std::int64_t>(output.lse.size()); ++row) {
+    if (row % 70 >= 50) continue;
+    EXPECT_EQ(output.lse[static_cast<std::size_t>(row)], -std::numeric_limits<float>::infinity());
+    for (std::int64_t d = 0; d < kDim; ++d) {
+      ASSERT_EQ(output.o[static_cast<std::size_t>(row * kDim + d)], 0) << row;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gates, Metamorphic, testing::ValuesIn(all_subjects()),
+                         [](const testing::TestParamInfo<Subject>& info) {
+                           return info.param.name;
+                         });
+
+}  // namespace
+}  // namespace fp8_sdpa::tests

@@ -1,0 +1,40 @@
+// Random problems: sizes, masks, formats, layouts, scales, input families, variants and schedules,
+// each a function of (seed, index) alone, so that one line reproduces it anywhere.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "fp8_sdpa/variant.hpp"
+#include "reference/case.hpp"
+#include "reference/check.hpp"
+
+namespace fp8_sdpa::tests {
+
+struct RandomProblem {
+  const Variant* variant = nullptr;
+  reference::Shape shape;
+  Dtype dtype = Dtype::kE4M3;
+  reference::CheckOptions options;
+  ExecutorOptions executor;
+  float softmax_scale = 0.0F;
+  bool vary_descales = false;
+  std::uint64_t input_seed = 0;
+  /// Set where the variant declined what was drawn first; the problem is then one of the ladder's.
+  std::string declined;
+
+  /// One line for people.
+  std::string describe() const;
+};
+
+/// Problem `index` of `seed` for a device. What the drawn variant declines is noted, and its mask,
+/// grouping and head size are set to what every variant serves. `max_scores` bounds batch * heads *
+/// seq_q * seq_kv.
+RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Device& device,
+                             std::int64_t max_scores);
+
+/// Codes, descales and references of a problem.
+std::shared_ptr<const reference::CaseData> data_of(const RandomProblem& problem);
+
+}  // namespace fp8_sdpa::tests

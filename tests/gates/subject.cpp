@@ -1,0 +1,98 @@
+#include "tests/gates/subject.hpp"
+
+#include <cmath>
+#include <ostream>
+#include <stdexcept>
+#include <utility>
+
+#include "reference/half.hpp"
+#include "reference/model.hpp"
+
+namespace fp8_sdpa::tests {
+namespace {
+
+using reference::CaseData;
+using reference::RunOutput;
+
+RunOutput encoded(const reference::Attention& attention, Dtype output) {
+  RunOutput run;
+  for (const float value : attention.o) run.o.push_back(reference::encode_16(value, output));
+  run.lse = attention.lse;
+  return run;
+}
+
+Result<RunOutput> run_oracle(const CaseData& data, const Device& /*device*/, Dtype output) {
+  return encoded(
+      reference::attention_fp64(reference::dequantise(data.q), reference::dequantise(data.k),
+                                reference::dequantise(data.v), reference::sizes_of(data.shape),
+                                data.softmax_scale),
+      output);
+}
+
+Subject model_subject(const char* name, reference::Weights weights) {
+  return {
+      name, Backend::kHost, weights == reference::Weights::kE4M3,
+      [weights](const CaseData& data, const Device& /*device*/, Dtype output) -> Result<RunOutput> {
+        reference::ModelOptions options;
+        options.weights = weights;
+        options.output = output;
+        return encoded(reference::run_model(data.q, data.k, data.v, reference::sizes_of(data.shape),
+                                            data.softmax_scale, options)
+                           .attention,
+                       output);
+      }};
+}
+
+}  // namespace
+
+void PrintTo(const Subject& subject, std::ostream* os) {
+  *os << subject.name;
+}
+
+std::vector<Subject> all_subjects() {
+  std::vector<Subject> subjects = {{"host_oracle", Backend::kHost, false, run_oracle},
+                                   model_subject("host_model_half", reference::Weights::kHalf),
+                                   model_subject("host_model_e4m3", reference::Weights::kE4M3)};
+  for (const Backend backend : kBackends) {
+    for (const Variant* variant : all_variants()) {
+      subjects.push_back({std::string(name_of(backend)) + "_" + std::string(variant->name), backend,
+                          variant->fp8_p,
+                          [variant](const CaseData& data, const Device& device, Dtype output) {
+                            reference::CheckOptions options;
+                            options.output = output;
+                            options.padded = true;
+                            return reference::run_variant(*variant, data, device, options);
+                          }});
+    }
+  }
+  return subjects;
+}
+
+CaseData codes_of(const reference::Shape& shape, std::uint64_t seed, Dtype dtype) {
+  Result<reference::Inputs> inputs = reference::draw_inputs(shape, seed);
+  if (!inputs.ok()) throw std::invalid_argument(inputs.status().message());
+  CaseData data;
+  data.shape = shape;
+  data.seed = seed;
+  data.dtype = dtype;
+  data.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
+  const std::int64_t q_heads = std::int64_t{shape.batch} * shape.heads_q;
+  const std::int64_t kv_heads = std::int64_t{shape.batch} * shape.heads_kv;
+  data.q = reference::quantise(inputs->q, q_heads, shape.seq_q * shape.head_dim, dtype);
+  data.k = reference::quantise(inputs->k, kv_heads, shape.seq_kv * shape.head_dim, dtype);
+  data.v = reference::quantise(inputs->v, kv_heads, shape.seq_kv * shape.head_dim, dtype);
+  return data;
+}
+
+void vary_descales(CaseData& data) {
+  constexpr int kSpread = 5;
+  int step = 0;
+  for (auto* tensor : {&data.q, &data.k, &data.v}) {
+    for (float& descale : tensor->descales) {
+      descale *= 0.83F * std::ldexp(1.0F + 0.1F * static_cast<float>(step % 3), step % kSpread - 2);
+      ++step;
+    }
+  }
+}
+
+}  // namespace fp8_sdpa::tests

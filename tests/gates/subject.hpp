@@ -1,0 +1,41 @@
+// What metamorphic tests are asked of: variants on a backend, and what judges them, the oracle and
+// the model.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "reference/fp8.hpp"
+#include "reference/harness.hpp"
+#include "tests/gates/gate_cases.hpp"
+
+namespace fp8_sdpa::tests {
+
+struct Subject {
+  std::string name;  ///< "<backend>_<variant>", "host_oracle", "host_model_half", "host_model_e4m3"
+  Backend backend = Backend::kHost;
+  bool fp8_p = false;
+  /// O as bits of `output`, and LSE, from codes and descales.
+  std::function<Result<reference::RunOutput>(const reference::CaseData&, const Device&,
+                                             Dtype output)>
+      run;
+
+  /// Skips the calling test where the backend cannot be used.
+  bool prepare(Device* device) const { return use_backend(backend, device); }
+};
+void PrintTo(const Subject& subject, std::ostream* os);
+
+/// Every variant on each backend, the oracle, and the model with half and with E4M3 weights.
+std::vector<Subject> all_subjects();
+
+/// Codes and descales of drawn inputs, without references.
+reference::CaseData codes_of(const reference::Shape& shape, std::uint64_t seed,
+                             Dtype dtype = Dtype::kE4M3);
+
+/// Gives each (batch, head) descales of its own: 2^-2 to 2^2 apart, and no powers of two.
+void vary_descales(reference::CaseData& data);
+
+}  // namespace fp8_sdpa::tests

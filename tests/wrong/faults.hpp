@@ -1,0 +1,61 @@
+// The catalogue of wrong kernels that the numbers must show (faults.json), and the C++ that each
+// becomes: one edit of one shipped file, in a namespace of its own, so that dozens of wrong kernels
+// compile as a few translation units beside the right ones.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace fp8_sdpa::wrong {
+
+/// Who must notice.
+enum class Judge {
+  kGates,    ///< the gates, in every build
+  kAddress,  ///< AddressSanitizer: what is read out of bounds is not used
+};
+
+/// "gates" or "address"; std::runtime_error otherwise.
+Judge judge_of(const std::string& name);
+
+/// One edit of a shipped kernel source.
+struct Fault {
+  std::string name;            ///< letters, digits, underscores
+  std::string what;            ///< one line for people: the mistake
+  std::string family;          ///< of kernels: a key of Catalogue::families
+  std::string variant;         ///< the variant of that family that is built with it
+  std::filesystem::path file;  ///< relative to kernels/
+  std::string find;            ///< stands there exactly once
+  std::string replace;
+  Judge judge = Judge::kGates;
+};
+
+/// How a family's kernels are compiled from text.
+struct FaultFamily {
+  std::vector<std::string> roots;  ///< files under kernels/ that hold its launch function
+  std::string defines;             ///< lines before them
+  std::string launch;              ///< the launch function; @VARIANT@ stands for the variant's name
+};
+
+struct Catalogue {
+  std::map<std::string, FaultFamily> families;
+  std::vector<Fault> faults;
+};
+
+/// Reads the catalogue and tries each edit against the sources under `kernels`: throws
+/// std::runtime_error, naming the fault, where a file is missing, or `find` does not stand in it
+/// exactly once, or a name comes twice.
+Catalogue read_catalogue(const std::filesystem::path& file, const std::filesystem::path& kernels);
+
+/// The text of a wrong kernel: its family's roots and all that they include from kernels/ but gpu/
+/// and fp8_sdpa/, each file once, edited, in namespace fp8_sdpa::<fault's name>.
+std::string flatten(const Catalogue& catalogue, const Fault& fault,
+                    const std::filesystem::path& kernels);
+
+/// Writes the faults of one judge as `shards` translation units faults_<n>.cpp, and
+/// faults_table.cpp, which defines wrong_kernels() (wrong_kernels.hpp), into `folder`.
+void write_translation_units(const Catalogue& catalogue, const std::filesystem::path& kernels,
+                             const std::filesystem::path& folder, int shards, Judge judge);
+
+}  // namespace fp8_sdpa::wrong

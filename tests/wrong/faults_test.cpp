@@ -1,0 +1,97 @@
+// The maker of faults: what it edits, what it leaves alone, what it refuses; and that the catalogue
+// as shipped fits the kernels as shipped.
+#include "tests/wrong/faults.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <set>
+#include <stdexcept>
+
+namespace fp8_sdpa::wrong {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Faults : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::path(testing::TempDir()) /
+            testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::create_directories(root_ / "fam");
+    write("fam/root.cuh",
+          "#pragma once\n#include <cmath>\n#include \"gpu/gpu.hpp\"\n#include \"fam/part.cuh\"\n"
+          "#include \"fam/part.cuh\"\nnamespace fp8_sdpa::fam {\nint f() { return g(); }\n}\n");
+    write("fam/part.cuh", "#pragma once\nnamespace fp8_sdpa::fam {\nint g() { return 1; }\n}\n");
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(root_ / name) << text;
+  }
+  Catalogue read(const std::string& find, const std::string& judge = "gates") {
+    write("faults.json",
+          R"({"families": {"fam": {"roots": ["fam/root.cuh"], "defines": "#define X 1",
+              "launch": "fam::launch<@VARIANT@>"}},
+              "faults": [{"name": "two", "what": "g is 2", "family": "fam", "variant": "v",
+              "file": "fam/part.cuh", "find": ")" +
+              find + R"(", "replace": "return 2;", "judge": ")" + judge + R"("}]})");
+    return read_catalogue(root_ / "faults.json", root_);
+  }
+
+  fs::path root_;
+};
+
+TEST_F(Faults, FlattenEditsAndNamesEachFileOnce) {
+  const Catalogue catalogue = read("return 1;");
+  EXPECT_EQ(flatten(catalogue, catalogue.faults[0], root_),
+            "#define X 1\n#include <cmath>\n#include \"gpu/gpu.hpp\"\n"
+            "namespace fp8_sdpa::two::fam {\nint g() { return 2; }\n}\n"
+            "namespace fp8_sdpa::two::fam {\nint f() { return g(); }\n}\n");
+}
+
+TEST_F(Faults, WritesUnitsOfOneJudgeAndATable) {
+  const Catalogue catalogue = read("return 1;", "address");
+  write_translation_units(catalogue, root_, root_ / "out", 2, Judge::kAddress);
+  std::ifstream table(root_ / "out/faults_table.cpp");
+  const std::string text(std::istreambuf_iterator<char>(table), {});
+  EXPECT_NE(text.find("{\"two\", \"v\", launch_two}"), std::string::npos) << text;
+  EXPECT_TRUE(fs::exists(root_ / "out/faults_1.cpp"));
+  write_translation_units(catalogue, root_, root_ / "out", 2, Judge::kGates);
+  std::ifstream none(root_ / "out/faults_table.cpp");
+  const std::string without(std::istreambuf_iterator<char>(none), {});
+  EXPECT_EQ(without.find("launch_two"), std::string::npos);
+}
+
+TEST_F(Faults, RefusesACatalogueThatNoLongerFits) {
+  EXPECT_THROW(read("return 3;"), std::runtime_error);
+  EXPECT_THROW(read("e"), std::runtime_error) << "stands there more than once";
+  EXPECT_THROW(read("return 1;", "nobody"), std::runtime_error);
+  const Catalogue catalogue = read("return 1;");
+  Fault elsewhere = catalogue.faults[0];
+  elsewhere.file = "fam/other.cuh";
+  EXPECT_THROW(flatten(catalogue, elsewhere, root_), std::runtime_error);
+}
+
+TEST(ShippedFaults, CoverEveryFamilyAndFitTheKernels) {
+  const fs::path source = FP8_SDPA_SOURCE_DIR;
+  const Catalogue catalogue =
+      read_catalogue(source / "tests/wrong/faults.json", source / "kernels");
+  EXPECT_GE(catalogue.faults.size(), 50U);
+  std::map<std::string, int> by_family;
+  std::set<std::string> edits;
+  for (const Fault& fault : catalogue.faults) {
+    ++by_family[fault.family];
+    EXPECT_TRUE(
+        edits.insert(fault.file.string() + fault.find + fault.replace + fault.variant).second)
+        << fault.name << " is an edit that another fault makes";
+    EXPECT_NO_THROW(flatten(catalogue, fault, source / "kernels"));
+  }
+  for (const auto& [family, entry] : catalogue.families) {
+    EXPECT_GE(by_family[family], 5) << family;
+  }
+}
+
+}  // namespace
+}  // namespace fp8_sdpa::wrong

@@ -1,0 +1,235 @@
+#include "tests/wrong/trials.hpp"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "reference/budget.hpp"
+#include "reference/gates.hpp"
+#include "reference/half.hpp"
+#include "reference/inputs.hpp"
+
+namespace fp8_sdpa::wrong {
+namespace {
+
+using reference::CaseData;
+using reference::CheckOptions;
+using reference::GateResult;
+using reference::Shape;
+
+/// SPEC section 3.
+constexpr reference::Tolerances kTolerances{.max_abs_err = 0.06,
+                                            .mean_abs_err = 0.02,
+                                            .pct_bad = 1.0,
+                                            .bad_threshold = 0.06,
+                                            .rel_l2_quantised = 0.06,
+                                            .abs_kernel = 0.01,
+                                            .rel_l2_kernel = 0.005,
+                                            .rel_l2_kernel_fp8_p = 0.04};
+
+constexpr int kHeadDim = 64;
+constexpr std::uint8_t kNanCode = 0x7F;
+
+struct Sizes {
+  int batch, heads_q, heads_kv;
+  std::int64_t seq_q, seq_kv;
+};
+
+Shape shape_of(const std::string& family, const Sizes& sizes, Mask mask = Mask::kNone) {
+  Shape shape;
+  shape.name = family;
+  shape.batch = sizes.batch;
+  shape.heads_q = sizes.heads_q;
+  shape.heads_kv = sizes.heads_kv;
+  shape.seq_q = sizes.seq_q;
+  shape.seq_kv = sizes.seq_kv;
+  shape.head_dim = kHeadDim;
+  shape.mask = mask;
+  shape.inputs.family = family;
+  return shape;
+}
+
+Trial trial_of(std::string name, const Shape& shape, CheckOptions options = {},
+               Dtype dtype = Dtype::kE4M3) {
+  options.rerun = false;
+  constexpr std::uint64_t kSeed = 51;
+  return {std::move(name), reference::make_case(shape, kSeed, dtype), options};
+}
+
+/// The same codes with other descales or codes.
+template <class Edit>
+Trial edited(std::string name, const Trial& from, const Edit& edit) {
+  CaseData data = *from.data;
+  edit(data);
+  Trial trial = from;
+  trial.name = std::move(name);
+  trial.data = reference::from_codes(std::move(data));
+  return trial;
+}
+
+/// Every (batch, head) has scales of its own; one of Q's is negative.
+void vary_descales(CaseData& data) {
+  int step = 0;
+  for (auto* tensor : {&data.q, &data.k, &data.v}) {
+    for (float& descale : tensor->descales) {
+      descale *= 0.83F * std::ldexp(1.0F + 0.1F * static_cast<float>(step % 3), step % 4 - 1);
+      ++step;
+    }
+  }
+  data.q.descales.back() *= -1.0F;
+}
+
+std::vector<Trial> make_kernel_trials() {
+  CheckOptions bf16;
+  bf16.output = Dtype::kBFloat16;
+  bf16.padded = true;
+  CheckOptions padded;
+  padded.padded = true;
+  CheckOptions sequence_major = bf16;
+  sequence_major.sequence_major = true;
+  std::vector<Trial> trials;
+  for (const auto& family : reference::input_families()) {
+    trials.push_back(trial_of(std::string(family.name) + "_40x200",
+                              shape_of(std::string(family.name), {1, 2, 2, 40, 200}), padded));
+  }
+  trials.push_back(
+      trial_of("long_tail_32x4097", shape_of("long_tail", {1, 2, 2, 32, 4097}), padded));
+  trials.push_back(trial_of("uniform_45x77", shape_of("uniform", {2, 2, 2, 45, 77}), padded));
+  trials.push_back(trial_of("uniform_70x20", shape_of("uniform", {1, 2, 2, 70, 20}), padded));
+  trials.push_back(trial_of("uniform_3x17", shape_of("uniform", {1, 3, 3, 3, 17}), padded));
+  trials.push_back(
+      trial_of("normal_33x1025", shape_of("normal", {1, 1, 1, 33, 1025}), sequence_major));
+  trials.push_back(
+      trial_of("normal_e5m2_40x77", shape_of("normal", {1, 2, 2, 40, 77}), bf16, Dtype::kE5M2));
+  trials.push_back(trial_of("normal_64x512", shape_of("normal", {1, 2, 2, 64, 512})));
+  trials.back().for_peers = true;
+  trials.push_back(trial_of("normal_113x203", shape_of("normal", {1, 2, 2, 113, 203})));
+  trials.back().for_peers = true;
+  const Trial plain = trial_of("", shape_of("normal", {2, 2, 2, 37, 90}), sequence_major);
+  trials.push_back(edited("scales_37x90", plain, vary_descales));
+  const auto element = static_cast<std::ptrdiff_t>((90 + 70) * kHeadDim + 13);  // of head 1
+  trials.push_back(
+      edited("nan_in_k_37x90", plain, [&](CaseData& data) { data.k.codes[element] = kNanCode; }));
+  trials.push_back(
+      edited("nan_in_v_37x90", plain, [&](CaseData& data) { data.v.codes[element] = kNanCode; }));
+  return trials;
+}
+
+std::vector<Trial> make_model_trials() {
+  std::vector<Trial> trials;
+  const Sizes grouped{2, 4, 2, 50, 130};
+  for (const auto& family : reference::input_families()) {
+    for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
+      const std::string name = std::string(family.name) + "_" + name_of(mask) + "_gqa_50x130";
+      trials.push_back(trial_of(name, shape_of(std::string(family.name), grouped, mask)));
+    }
+  }
+  trials.push_back(
+      trial_of("uniform_causal_70x20", shape_of("uniform", {1, 2, 1, 70, 20}, Mask::kCausal)));
+  trials.push_back(trial_of("uniform_2048", shape_of("uniform", {1, 1, 1, 16, 2048})));
+  trials.push_back(trial_of("needle_2048", shape_of("needle", {1, 1, 1, 16, 2048})));
+  trials.push_back(trial_of("v_bias_16384", shape_of("v_bias", {1, 1, 1, 2, 16384})));
+  trials.push_back(trial_of("normal_64x512", shape_of("normal", {1, 2, 2, 64, 512})));
+  trials.back().for_peers = true;
+  trials.push_back(trial_of("normal_113x203", shape_of("normal", {1, 2, 2, 113, 203})));
+  trials.back().for_peers = true;
+  const Trial plain = trial_of("", shape_of("normal", {2, 4, 2, 37, 90}));
+  trials.push_back(edited("scales_gqa_37x90", plain, vary_descales));
+  trials.push_back(edited("nan_in_k_gqa_37x90", plain, [](CaseData& data) {
+    data.k.codes[(90 + 70) * kHeadDim + 13] = kNanCode;
+  }));
+  return trials;
+}
+
+void add(Outcome& outcome, const Trial& trial, const std::vector<GateResult>& gates) {
+  for (const GateResult& gate : gates) {
+    outcome.findings.push_back(
+        {trial.name, gate.name, gate.value, gate.threshold, gate.pass, gate.detail});
+  }
+}
+
+}  // namespace
+
+const std::vector<Trial>& kernel_trials() {
+  static const std::vector<Trial> trials = make_kernel_trials();
+  return trials;
+}
+
+const std::vector<Trial>& model_trials() {
+  static const std::vector<Trial> trials = make_model_trials();
+  return trials;
+}
+
+double margin(const Finding& finding) {
+  const double ratio = finding.threshold > 0.0 ? finding.value / finding.threshold : finding.value;
+  return finding.gate == "executor" || !std::isfinite(ratio)
+             ? std::numeric_limits<double>::infinity()
+             : ratio;
+}
+
+void Outcome::ask(const std::vector<float>& o, const CaseData& data) {
+  const std::vector<PeerVerdict> now = ask_peers(o, data);
+  if (peers.empty()) peers = now;
+  for (std::size_t i = 0; i < peers.size() && i < now.size(); ++i) {
+    peers[i].pass = peers[i].pass && now[i].pass;
+  }
+}
+
+bool Outcome::killed() const {
+  return strongest() != nullptr;
+}
+
+const Finding* Outcome::strongest() const {
+  const Finding* best = nullptr;
+  for (const Finding& finding : findings) {
+    if (!finding.pass && (best == nullptr || margin(finding) > margin(*best))) best = &finding;
+  }
+  return best;
+}
+
+Outcome try_variant(const Variant& variant, const std::vector<Trial>& trials) {
+  Device device = host_executor();
+  device.executor.os_threads = 1;
+  Outcome outcome;
+  for (const Trial& trial : trials) {
+    const auto result = reference::check(variant, *trial.data, device, kTolerances, trial.options);
+    if (!result.ok()) {
+      outcome.findings.push_back(
+          {trial.name, "executor", 1.0, 0.0, false, result.status().message()});
+      continue;
+    }
+    add(outcome, trial, result->gates);
+    if (!trial.for_peers) continue;
+    std::vector<float> o;
+    for (const std::uint16_t bits : result->output) {
+      o.push_back(reference::decode_16(bits, trial.options.output));
+    }
+    outcome.ask(o, *trial.data);
+  }
+  return outcome;
+}
+
+Outcome try_function(const std::function<Attended(const CaseData&)>& function, bool fp8_p,
+                     const std::vector<Trial>& trials) {
+  Outcome outcome;
+  for (const Trial& trial : trials) {
+    const CaseData& data = *trial.data;
+    const Attended got = function(data);
+    const auto& want = data.reference_kernel;
+    const reference::JudgeContext context{data.dtype, fp8_p, data.max_abs_v, data.score_bound,
+                                          data.drawn};
+    add(outcome, trial,
+        judge(compare(got.o, data.reference_quantised.o, data.shape, kTolerances.bad_threshold),
+              compare(got.o, want.o, data.shape, kTolerances.bad_threshold), data.shape,
+              kTolerances, context));
+    const auto budget = budget_of(data, reference::model_of(fp8_p, Dtype::kHalf));
+    add(outcome, trial, judge_budget(got.o, want.o, data.shape, *budget));
+    add(outcome, trial,
+        {judge_lse(compare_lse(got.lse, want.lse, data.shape), data.shape, context)});
+    if (trial.for_peers) outcome.ask(got.o, data);
+  }
+  return outcome;
+}
+
+}  // namespace fp8_sdpa::wrong

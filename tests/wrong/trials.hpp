@@ -1,0 +1,66 @@
+// What a wrong kernel is put through: the gates of check() on a list of input families and shapes,
+// small enough that a hundred kernels take a minute.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reference/case.hpp"
+#include "reference/check.hpp"
+#include "tests/wrong/peers.hpp"
+
+namespace fp8_sdpa::wrong {
+
+/// One case and how it is run.
+struct Trial {
+  std::string name;
+  std::shared_ptr<const reference::CaseData> data;
+  reference::CheckOptions options;
+  bool for_peers = false;  ///< unit-normal inputs, as the peers' tests draw them
+};
+
+/// Trials of what today's kernels serve; made once per process.
+const std::vector<Trial>& kernel_trials();
+/// Trials with masks, shared KV heads and long sequences, for faults of the model.
+const std::vector<Trial>& model_trials();
+
+/// One gate's verdict in one trial.
+struct Finding {
+  std::string trial;
+  std::string gate;  ///< "executor": the kernel could not be run to its end
+  double value = 0;
+  double threshold = 0;
+  bool pass = false;
+  std::string detail;
+};
+
+/// What became of a kernel.
+struct Outcome {
+  std::vector<Finding> findings;
+  std::vector<PeerVerdict> peers;
+
+  /// Asks the peers' gates about an output; a peer passes what it passes in every trial.
+  void ask(const std::vector<float>& o, const reference::CaseData& data);
+  bool killed() const;
+  /// The failed finding with the largest value / threshold; null if there is none.
+  const Finding* strongest() const;
+};
+
+/// Runs the trials on a variant of the host executor.
+Outcome try_variant(const Variant& variant, const std::vector<Trial>& trials);
+
+/// An output, and the model's error that it is judged by, without a device.
+struct Attended {
+  std::vector<float> o;
+  std::vector<float> lse;
+};
+/// Judges outputs of a function of the case by the gates that need no device.
+Outcome try_function(const std::function<Attended(const reference::CaseData&)>& function,
+                     bool fp8_p, const std::vector<Trial>& trials);
+
+/// How far beyond its threshold a failed gate is; infinite for verdicts without a number.
+double margin(const Finding& finding);
+
+}  // namespace fp8_sdpa::wrong

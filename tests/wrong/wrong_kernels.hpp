@@ -1,0 +1,25 @@
+// The wrong kernels of faults.json as they are linked into a test.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "fp8_sdpa/problem.hpp"
+#include "fp8_sdpa/status.hpp"
+#include "fp8_sdpa/variant.hpp"
+#include "gpu/gpu.hpp"
+#include "gpu/queue.hpp"
+
+namespace fp8_sdpa::wrong {
+
+/// A variant's launch function on the host executor, with one edit in its kernel.
+struct WrongKernel {
+  std::string_view name;     ///< of the fault
+  std::string_view variant;  ///< that it was made of
+  Status (*launch)(const Problem& problem, const gpu::Queue& queue);
+};
+
+/// Every fault of the catalogue, in its order. Defined in generated code.
+std::span<const WrongKernel> wrong_kernels();
+
+}  // namespace fp8_sdpa::wrong

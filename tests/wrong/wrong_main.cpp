@@ -1,0 +1,215 @@
+// Puts every wrong kernel through the gates, each in a process of its own, since a wrong kernel may
+// crash or hang.
+//   wrong_kernels [--only NAME] [--kernels] [--model] [--out FOLDER]
+// Exit code 0 if every fault was killed and every unedited kernel passed; 1 if not; 2 for bad
+// usage.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/wrong/faults.hpp"
+#include "tests/wrong/kill_matrix.hpp"
+#include "tests/wrong/model_faults.hpp"
+#include "tests/wrong/wrong_kernels.hpp"
+#include "variant_impl.hpp"
+
+namespace fp8_sdpa::wrong {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kFailed = 1;
+constexpr int kBadUsage = 2;
+constexpr unsigned kSecondsPerFault = 120;
+
+struct Task {
+  Row row;
+  std::function<Outcome()> judge;
+  bool must_pass = false;  ///< the control: nothing is wrong with it
+};
+
+Variant with_launch(const Variant& variant, detail::VariantImpl* impl, detail::Launch launch) {
+  *impl = {variant.impl->supports, nullptr, launch};
+  Variant wrong = variant;
+  wrong.impl = impl;
+  return wrong;
+}
+
+std::vector<Task> kernel_tasks() {
+  const Catalogue catalogue = read_catalogue(WRONG_CATALOGUE, WRONG_KERNELS_DIR);
+  std::map<std::string, const Fault*> faults;
+  for (const Fault& fault : catalogue.faults) faults[fault.name] = &fault;
+  std::map<std::string, Task> controls;
+  std::vector<Task> tasks;
+  for (const WrongKernel& kernel : wrong_kernels()) {
+    const Fault& fault = *faults.at(std::string(kernel.name));
+    const Variant* variant = *find_variant(kernel.variant);
+    const auto launch = kernel.launch;
+    tasks.push_back({{fault.name, fault.what, "kernel", fault.file.string(), fault.variant, {}},
+                     [variant, launch] {
+                       detail::VariantImpl impl{};
+                       return try_variant(with_launch(*variant, &impl, launch), kernel_trials());
+                     }});
+    const std::string name(kernel.variant);
+    controls[name] = {{"control_" + name, "nothing", "control", "", name, {}},
+                      [variant] { return try_variant(*variant, kernel_trials()); },
+                      /*must_pass=*/true};
+  }
+  for (auto& [name, task] : controls) tasks.push_back(std::move(task));
+  return tasks;
+}
+
+std::vector<Task> model_tasks() {
+  std::vector<Task> tasks;
+  for (const ModelFault& fault : model_faults()) {
+    tasks.push_back({{fault.name, fault.what, "model", "model", fault.fp8_p ? "e4m3" : "half", {}},
+                     [fault] { return try_function(fault.attend, fault.fp8_p, model_trials()); }});
+  }
+  tasks.push_back({{"control_model", "nothing", "control", "", "half", {}},
+                   [] { return try_function(attend_rightly, false, model_trials()); },
+                   /*must_pass=*/true});
+  return tasks;
+}
+
+/// Starts the task in a child that writes its row to `file`.
+pid_t start(const Task& task, const fs::path& file) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child != 0) return child;
+  alarm(kSecondsPerFault);
+  Row row = task.row;
+  row.outcome = task.judge();
+  std::ofstream(file) << encode_row(row);
+  _exit(0);
+}
+
+/// What the child left behind; one that died is killed by that.
+Row finish(const Task& task, const fs::path& file, int status) {
+  Row row = task.row;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    row.outcome = decode_row(text.str()).outcome;
+  } else {
+    const std::string how =
+        WIFSIGNALED(status)
+            ? (WTERMSIG(status) == SIGALRM ? "it hung"
+                                           : "signal " + std::to_string(WTERMSIG(status)))
+            : "exit status " + std::to_string(WEXITSTATUS(status)) +
+                  " (a sanitizer's report is above)";
+    row.outcome.findings.push_back({"process", "executor", 1.0, 0.0, false, how});
+  }
+  return row;
+}
+
+std::vector<Row> run_all(const std::vector<Task>& tasks, const fs::path& work) {
+  fs::create_directories(work);
+  const std::size_t jobs = std::max(1U, std::thread::hardware_concurrency());
+  std::vector<Row> rows(tasks.size());
+  std::map<pid_t, std::size_t> running;
+  std::size_t next = 0;
+  const auto file_of = [&](std::size_t i) { return work / (tasks[i].row.name + ".json"); };
+  while (next < tasks.size() || !running.empty()) {
+    while (next < tasks.size() && running.size() < jobs) {
+      fs::remove(file_of(next));
+      running[start(tasks[next], file_of(next))] = next;
+      ++next;
+    }
+    int status = 0;
+    const auto done = running.find(waitpid(-1, &status, 0));
+    if (done == running.end()) continue;
+    rows[done->second] = finish(tasks[done->second], file_of(done->second), status);
+    running.erase(done);
+  }
+  return rows;
+}
+
+/// Prints what went wrong with the experiment itself: survivors, and controls that failed.
+bool report(const std::vector<Task>& tasks, const std::vector<Row>& rows) {
+  std::size_t faults = 0;
+  std::size_t killed = 0;
+  bool good = true;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Finding* strongest = rows[i].outcome.strongest();
+    if (tasks[i].must_pass) {
+      if (strongest == nullptr && !rows[i].outcome.findings.empty()) continue;
+      std::printf("FALSE ALARM %s: %s in %s: %s\n", rows[i].name.c_str(),
+                  strongest != nullptr ? strongest->gate.c_str() : "nothing ran",
+                  strongest != nullptr ? strongest->trial.c_str() : "",
+                  strongest != nullptr ? strongest->detail.c_str() : "");
+      good = false;
+      continue;
+    }
+    ++faults;
+    killed += strongest != nullptr ? 1 : 0;
+    if (strongest == nullptr) {
+      std::printf("SURVIVED %s: %s (%s)\n", rows[i].name.c_str(), rows[i].what.c_str(),
+                  rows[i].place.c_str());
+    }
+  }
+  std::printf("%zu of %zu wrong kernels rejected\n", killed, faults);
+  return good && killed == faults && faults > 0;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  bool kernels = false;
+  bool model = false;
+  std::string only;
+  fs::path out;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const bool has_value = i + 1 < arguments.size();
+    if (arguments[i] == "--kernels") {
+      kernels = true;
+    } else if (arguments[i] == "--model") {
+      model = true;
+    } else if (arguments[i] == "--only" && has_value) {
+      only = arguments[++i];
+    } else if (arguments[i] == "--out" && has_value) {
+      out = arguments[++i];
+    } else {
+      std::fprintf(stderr,
+                   "usage: wrong_kernels [--only NAME] [--kernels] [--model] [--out FOLDER]\n");
+      return kBadUsage;
+    }
+  }
+  std::vector<Task> tasks;
+  if (kernels || !model) {
+    static_cast<void>(kernel_trials());  // once, before the children
+    tasks = kernel_tasks();
+  }
+  if (model || !kernels) {
+    static_cast<void>(model_trials());
+    for (Task& task : model_tasks()) tasks.push_back(std::move(task));
+  }
+  if (!only.empty()) {
+    std::erase_if(tasks, [&](const Task& task) { return task.row.name != only; });
+  }
+  const std::vector<Row> rows = run_all(tasks, WRONG_WORK_DIR);
+  bool good = report(tasks, rows);
+  if (!out.empty()) {
+    std::vector<Row> faults;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (!tasks[i].must_pass) faults.push_back(rows[i]);
+    }
+    good = write_matrix(faults, out) && good;
+  }
+  return good ? 0 : kFailed;
+}
+
+}  // namespace
+}  // namespace fp8_sdpa::wrong
+
+int main(int argc, char** argv) {
+  return fp8_sdpa::wrong::run({argv + 1, argv + argc});
+}
