@@ -60,6 +60,7 @@ GPU_FN void run_kernel(const ParamsOf<kLogged>& p, Shared& sm) {
   for (int step = 0; step < ring.steps(); ++step) {
     log.mark(Phase::kWait, step);
     const KvStage& kv = ring.wait(step);
+    if (!ring.has_keys(step)) break;
     log.mark(Phase::kQk, step);
     float s[kTilesS][4] = {};
     Operands::scores(q, kv.k, s);
@@ -72,7 +73,6 @@ GPU_FN void run_kernel(const ParamsOf<kLogged>& p, Shared& sm) {
   }
 
   log.mark(Phase::kWait);
-  ring.finish();
   gpu::sync_block();  // stages_free
   log.mark(Phase::kStoreO);
   write_partials(sm.partials, place, o, rows, scale.factor);

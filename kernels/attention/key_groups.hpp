@@ -144,15 +144,14 @@ class KvRing {
     for (int step = 0; step < kStages - 1; ++step) prefetch(step, step);
   }
 
+  /// Steps of the block. All key groups wait for each of them, also one that has no key in the
+  /// last: a checker of races that counts barriers, as compute-sanitizer's racecheck does, takes
+  /// threads that have met fewer for earlier ones.
   GPU_FN int steps() const {
-    return steps_;
+    return block_steps_;
   }
-
-  /// The barrier of the block's last step for a key group that has no key in it. Nothing is shared
-  /// there; but a checker of races that counts barriers, as compute-sanitizer's racecheck does,
-  /// takes threads that have met fewer for earlier ones, and reports what lies after them.
-  GPU_FN void finish() const {
-    if (steps_ < block_steps_) gpu::named_barrier_sync(1 + place_.key_group, kCopiers);
+  GPU_FN bool has_keys(int step) const {
+    return step < steps_;
   }
 
   /// Waits for a step's K and V, and starts the copy of a later one. Steps come in order.
