@@ -95,6 +95,15 @@ TEST(NcuCsv, AveragesTheLaunchesOfTheKernelThatTookMostTime) {
   EXPECT_EQ(counters->metrics.count("Block Size"), 0U);
 }
 
+TEST(NcuCsv, KeepsTheMetricsThatWereAskedForAlone) {
+  const auto counters = parse_ncu_csv("\"ID\",\"Kernel Name\",\"device__attribute_chip\",\"" +
+                                          kTensor + "\"\n\"0\",\"k\",\"384\",\"20\"\n",
+                                      "p.csv");
+  ASSERT_TRUE(counters.ok()) << counters.status().message();
+  EXPECT_EQ(counters->metrics.count("device__attribute_chip"), 0U);
+  EXPECT_EQ(counters->metrics.at(kTensor), 20);
+}
+
 TEST(NcuCsv, RefusesWhatIsNone) {
   const auto message = [](const std::string& csv) {
     return parse_ncu_csv(csv, "p.csv").status().message();
