@@ -160,22 +160,43 @@ Status check_view(const View& view) {
   return check_strides(view);
 }
 
+/// `count` floats from `first` on. Unsigned: sizes that no memory has may wrap, not overflow.
+Range floats_of(const float* first, std::uintptr_t count) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(first);
+  return {begin, begin + sizeof(float) * count};
+}
+
+struct NamedRange {
+  const char* name;
+  Range range;
+};
+
+// What is written shares no byte with anything else.
 Status check_overlap(const Problem& p, const View& output, const std::array<View, 3>& inputs) {
+  const auto size = [](std::int64_t value) { return static_cast<std::uintptr_t>(value); };
+  const std::uintptr_t q_heads = size(p.batch) * size(p.heads_q);
+  const std::uintptr_t kv_heads = size(p.batch) * size(p.heads_kv);
+  const std::array<NamedRange, 6> read = {{{"q", bytes_of(inputs[0])},
+                                           {"k", bytes_of(inputs[1])},
+                                           {"v", bytes_of(inputs[2])},
+                                           {"descales.q", floats_of(p.descales.q, q_heads)},
+                                           {"descales.k", floats_of(p.descales.k, kv_heads)},
+                                           {"descales.v", floats_of(p.descales.v, kv_heads)}}};
   const Range o = bytes_of(output);
-  for (const View& input : inputs) {
-    if (o.overlaps(bytes_of(input))) {
+  for (const NamedRange& input : read) {
+    if (o.overlaps(input.range)) {
       return invalid_argument(std::string("o overlaps ") + input.name +
                               "; the output needs memory of its own");
     }
   }
   if (p.lse == nullptr) return {};
-  const auto begin = reinterpret_cast<std::uintptr_t>(p.lse);
-  const Range lse{begin, begin + sizeof(float) * static_cast<std::uintptr_t>(p.batch) *
-                                     static_cast<std::uintptr_t>(p.heads_q) *
-                                     static_cast<std::uintptr_t>(p.seq_q)};
-  for (const View* view : {&output, &inputs[0], &inputs[1], &inputs[2]}) {
-    if (lse.overlaps(bytes_of(*view))) {
-      return invalid_argument(std::string("lse overlaps ") + view->name +
+  const Range lse = floats_of(p.lse, q_heads * size(p.seq_q));
+  if (lse.overlaps(o)) {
+    return invalid_argument("lse overlaps o; it needs memory of its own");
+  }
+  for (const NamedRange& input : read) {
+    if (lse.overlaps(input.range)) {
+      return invalid_argument(std::string("lse overlaps ") + input.name +
                               "; it needs memory of its own");
     }
   }

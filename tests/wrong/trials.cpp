@@ -97,6 +97,7 @@ std::vector<Trial> make_kernel_trials() {
       trial_of("long_tail_32x4097", shape_of("long_tail", {1, 2, 2, 32, 4097}), padded));
   trials.push_back(trial_of("uniform_45x77", shape_of("uniform", {2, 2, 2, 45, 77}), padded));
   trials.push_back(trial_of("uniform_70x20", shape_of("uniform", {1, 2, 2, 70, 20}), padded));
+  trials.push_back(trial_of("normal_20x129", shape_of("normal", {1, 2, 2, 20, 129}), padded));
   trials.push_back(trial_of("uniform_3x17", shape_of("uniform", {1, 3, 3, 3, 17}), padded));
   trials.push_back(
       trial_of("normal_33x1025", shape_of("normal", {1, 1, 1, 33, 1025}), sequence_major));

@@ -125,7 +125,7 @@ int run(int argc, char** argv) {
   }
   const Result<Device> device = device_of(request.backend);
   if (!device.ok()) {
-    std::printf("skipped: %s\n", device.status().message().c_str());
+    std::printf("random_problems: Skipped\n%s\n", device.status().message().c_str());
     return kSkipped;
   }
   Tally tally;
