@@ -7,7 +7,6 @@
 // Every one of them judges its variant first; see gated_cases.hpp.
 #include <benchmark/benchmark.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "benchmarks/build_info.hpp"
+#include "benchmarks/command_line.hpp"
 #include "benchmarks/device_choice.hpp"
 #include "benchmarks/device_info.hpp"
 #include "benchmarks/exit_codes.hpp"
@@ -24,7 +24,7 @@
 #include "benchmarks/results.hpp"
 #include "benchmarks/runner_options.hpp"
 #include "benchmarks/timer.hpp"
-#include "reference/json_reader.hpp"
+#include "reference/text.hpp"
 
 namespace {
 
@@ -198,23 +198,19 @@ struct BenchOptions {
 
 Result<BenchOptions> parse(int argc, char** argv, std::string& help) {
   BenchOptions options;
-  CLI::App app(
+  CommandLine line(
       "Times attention kernels that have passed their gates. Takes the --benchmark_* "
       "flags of Google Benchmark too: --benchmark_filter=REGEX, --benchmark_out=FILE, "
       "--benchmark_repetitions=N, --benchmark_list_tests.",
       "fp8_sdpa_bench");
-  app.add_option("--config", options.config, "Configuration file")->capture_default_str();
-  app.add_flag("--host_executor", options.host_executor,
-               "Also time the host executor itself (the speed of the harness)");
-  app.allow_extras();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    help = app.help();
-  } catch (const CLI::ParseError& error) {
-    return invalid_argument(reference::one_line(error.what()) + " (see --help)");
-  }
-  options.rest = app.remaining();
+  line.add("--config", options.config, "Configuration file");
+  line.add("--host_executor", options.host_executor,
+           "Also time the host executor itself (the speed of the harness)");
+  line.keep_others();
+  auto parsed = line.parse(argc, argv);
+  if (!parsed.ok()) return parsed.status();
+  help = std::move(*parsed);
+  options.rest = line.others();
   for (const std::string& argument : options.rest) {
     // Google Benchmark's own complaint would be several lines.
     if (argument.rfind("--benchmark_", 0) != 0 && argument.rfind("--v=", 0) != 0) {

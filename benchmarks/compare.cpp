@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "benchmarks/text.hpp"
-#include "reference/json_reader.hpp"
+#include "reference/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

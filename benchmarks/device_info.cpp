@@ -1,6 +1,7 @@
 #include "benchmarks/device_info.hpp"
 
 #include <array>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #if FP8_SDPA_HAS_DEVICE

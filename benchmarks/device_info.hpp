@@ -1,7 +1,7 @@
 // The device of a run, as result files and benchmark contexts describe it.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "benchmarks/nvml.hpp"

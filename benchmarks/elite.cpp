@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "benchmarks/compare.hpp"
 #include "benchmarks/results.hpp"
 #include "benchmarks/text.hpp"
 #include "benchmarks/validate.hpp"
-#include "reference/json_reader.hpp"
+#include "reference/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

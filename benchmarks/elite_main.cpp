@@ -1,7 +1,7 @@
 // fp8_sdpa_elite PERF --baseline V: keeps results/elite.json. Exit code 0, or 2 where something is
 // refused; the file that was there is then as it was.
-#include <CLI/CLI.hpp>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "benchmarks/elite.hpp"
@@ -19,15 +19,15 @@ struct Arguments {
   std::string elite = "results/elite.json";
 };
 
-int run(const CLI::App& app, const Arguments& arguments) {
+int run(const CommandLine& line, const Arguments& arguments) {
   const auto elite = read_elite(arguments.elite);
-  if (!elite.ok()) return refuse(app, elite.status().message());
+  if (!elite.ok()) return refuse(line, elite.status().message());
   const auto file = read_perf_file(arguments.perf);
-  if (!file.ok()) return refuse(app, file.status().message());
+  if (!file.ok()) return refuse(line, file.status().message());
   const auto update = update_elite(*elite, *file, arguments.baseline, arguments.method);
-  if (!update.ok()) return refuse(app, update.status().message());
+  if (!update.ok()) return refuse(line, update.status().message());
   const fp8_sdpa::Status written = replace_file(arguments.elite, file_text(to_json(update->elite)));
-  if (!written.ok()) return refuse(app, written.message());
+  if (!written.ok()) return refuse(line, written.message());
   for (const std::string& note : update->notes) std::printf("%s\n", note.c_str());
   int rank = 0;
   for (const EliteEntry& entry : update->elite.entries) {
@@ -41,19 +41,17 @@ int run(const CLI::App& app, const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(
+  CommandLine line(
       "Keeps the three fastest variants, by geometric-mean speed-up over a baseline that "
       "was measured in the same run.",
       "fp8_sdpa_elite");
   Arguments arguments;
-  app.add_option("PERF", arguments.perf,
-                 "perf_baseline.json, its folder, or a file of fp8_sdpa_bench")
-      ->required();
-  app.add_option("--baseline", arguments.baseline, "The variant to be faster than")->required();
-  app.add_option("--method", arguments.method, "Method whose p50 counts")
-      ->check(CLI::IsMember({"events_l2_warm", "events_l2_cold", "graph_l2_warm"}))
-      ->capture_default_str();
-  app.add_option("--elite", arguments.elite, "The elite file")->capture_default_str();
-  if (const auto code = parse_or_exit(app, argc, argv)) return *code;
-  return run_guarded(app, [&] { return run(app, arguments); });
+  line.add("PERF", arguments.perf, "perf_baseline.json, its folder, or a file of fp8_sdpa_bench")
+      .required();
+  line.add("--baseline", arguments.baseline, "The variant to be faster than").required();
+  line.add("--method", arguments.method, "Method whose p50 counts")
+      .one_of({"events_l2_warm", "events_l2_cold", "graph_l2_warm"});
+  line.add("--elite", arguments.elite, "The elite file");
+  if (const auto code = parse_or_exit(line, argc, argv)) return *code;
+  return run_guarded(line, [&] { return run(line, arguments); });
 }

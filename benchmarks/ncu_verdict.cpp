@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "benchmarks/results.hpp"
 #include "benchmarks/text.hpp"
-#include "reference/json_reader.hpp"
+#include "reference/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
@@ -108,6 +109,7 @@ const std::vector<std::string>& ncu_metrics() {
              "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
              "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
              "lts__t_sector_hit_rate.pct",
+             "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
              "smsp__issue_active.avg.pct_of_peak_sustained_active",
              "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio",
              "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
@@ -136,6 +138,10 @@ Result<KernelCounters> parse_ncu_csv(const std::string& csv, const std::string& 
   const auto kernel_column = std::find(header->begin(), header->end(), "Kernel Name");
   if (kernel_column == header->end()) return refused("no column \"Kernel Name\"");
   const auto kernel_at = static_cast<std::size_t>(kernel_column - header->begin());
+  const auto asked = [](const std::string& column) {
+    const std::vector<std::string>& metrics = ncu_metrics();
+    return std::find(metrics.begin(), metrics.end(), column) != metrics.end();
+  };
   std::map<std::string, Sums> kernels;
   for (auto row = header + 1; row != rows.end(); ++row) {
     if (!number_of(row->front())) continue;  // the units, or a message of ncu's
@@ -147,7 +153,8 @@ Result<KernelCounters> parse_ncu_csv(const std::string& csv, const std::string& 
     ++sums.launches;
     for (std::size_t column = kernel_at + 1; column < row->size(); ++column) {
       const auto value = number_of((*row)[column]);
-      if (!value || (*header)[column].find("__") == std::string::npos) continue;
+      // ncu adds a page of the device's attributes.
+      if (!value || !asked((*header)[column])) continue;
       auto& [sum, count] = sums.metrics[(*header)[column]];
       sum += *value;
       ++count;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "benchmarks/phase.hpp"
@@ -10,7 +11,7 @@
 #include "benchmarks/subprocess.hpp"
 #include "benchmarks/text.hpp"
 #include "benchmarks/validate.hpp"
-#include "reference/json_reader.hpp"
+#include "reference/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -1,6 +1,5 @@
 // fp8_sdpa_profile SHAPE SEED ITERS: a shape under Nsight Compute, with a verdict. Exit code 0:
 // profiled; 2: bad usage, or no profile can be taken here.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -43,23 +42,23 @@ Status check(ProfileRequest& request) {
   return {};
 }
 
-int run(const CLI::App& app, ProfileRequest request) {
-  if (Status s = check(request); !s.ok()) return refuse(app, s.message());
+int run(const CommandLine& line, ProfileRequest request) {
+  if (Status s = check(request); !s.ok()) return refuse(line, s.message());
   const std::string asked = request.ncu;
   request.ncu = find_program(asked);
   if (request.ncu.empty()) {
-    return refuse(app, reference::one_line(asked) +
-                           " (Nsight Compute) is not found, so no profile and no verdict of " +
-                           request.shape + ": expected it on PATH or by --ncu");
+    return refuse(line, reference::one_line(asked) +
+                            " (Nsight Compute) is not found, so no profile and no verdict of " +
+                            request.shape + ": expected it on PATH or by --ncu");
   }
   if (request.folder.empty()) {
     request.folder = "results/" + folder_name(std::time(nullptr)) + "-" + request.shape + "-ncu";
   }
   const auto directory = ResultDirectory::open(request.folder);
-  if (!directory.ok()) return refuse(app, directory.status().message());
+  if (!directory.ok()) return refuse(line, directory.status().message());
   request.runner = runner_path();
   const auto verdict = profile(request);
-  if (!verdict.ok()) return refuse(app, verdict.status().message());
+  if (!verdict.ok()) return refuse(line, verdict.status().message());
   std::printf("%s on %s: %s (%s)\nnext: %s\nprofile: %s\n", request.variant.c_str(),
               request.shape.c_str(), verdict->verdict.c_str(), verdict->because.c_str(),
               verdict->next_step.c_str(), request.folder.c_str());
@@ -70,20 +69,19 @@ int run(const CLI::App& app, ProfileRequest request) {
 
 int main(int argc, char** argv) {
   constexpr int kMaxIters = 1000;
-  CLI::App app("Profiles a shape's timed launches with Nsight Compute and says what binds them.",
-               "fp8_sdpa_profile");
+  CommandLine line(
+      "Profiles a shape's timed launches with Nsight Compute and says what binds them.",
+      "fp8_sdpa_profile");
   ProfileRequest request;
   request.ncu = "ncu";
   request.config = default_config_path();
-  app.add_option("SHAPE", request.shape, "A shape of the configuration")->required();
-  app.add_option("SEED", request.seed, "A seed of the configuration")->required();
-  app.add_option("ITERS", request.iters, "Launches to profile")
-      ->required()
-      ->check(CLI::Range(1, kMaxIters));
-  app.add_option("--variant", request.variant, "Default: the variant that the toggles pick");
-  app.add_option("--config", request.config, "Configuration file")->capture_default_str();
-  app.add_option("--out", request.folder, "Default: results/<YYYYMMDD-HHMMSS>-<shape>-ncu");
-  app.add_option("--ncu", request.ncu, "Nsight Compute's ncu")->capture_default_str();
-  if (const auto code = parse_or_exit(app, argc, argv)) return *code;
-  return run_guarded(app, [&] { return run(app, request); });
+  line.add("SHAPE", request.shape, "A shape of the configuration").required();
+  line.add("SEED", request.seed, "A seed of the configuration").required();
+  line.add("ITERS", request.iters, "Launches to profile").required().between(1, kMaxIters);
+  line.add("--variant", request.variant, "Default: the variant that the toggles pick");
+  line.add("--config", request.config, "Configuration file");
+  line.add("--out", request.folder, "Default: results/<YYYYMMDD-HHMMSS>-<shape>-ncu");
+  line.add("--ncu", request.ncu, "Nsight Compute's ncu");
+  if (const auto code = parse_or_exit(line, argc, argv)) return *code;
+  return run_guarded(line, [&] { return run(line, request); });
 }

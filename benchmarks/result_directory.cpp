@@ -9,9 +9,10 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "reference/json_reader.hpp"
+#include "reference/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <ctime>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,7 @@
 #include "benchmarks/results.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "benchmarks/result_directory.hpp"
 #include "benchmarks/selection.hpp"

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <ctime>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>

@@ -14,7 +14,7 @@
 #include "benchmarks/results.hpp"
 #include "benchmarks/text.hpp"
 #include "benchmarks/validate.hpp"
-#include "reference/json_reader.hpp"
+#include "reference/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

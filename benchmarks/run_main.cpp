@@ -4,6 +4,7 @@
 #include <ctime>
 #include <exception>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "benchmarks/exit_codes.hpp"

@@ -1,9 +1,9 @@
 #include "benchmarks/runner_options.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "reference/json_reader.hpp"
+#include "benchmarks/command_line.hpp"
+#include "reference/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
@@ -80,39 +80,32 @@ std::int64_t score_count(const Shape& shape) {
 Result<RunnerOptions> parse_runner_options(int argc, const char* const* argv) {
   RunnerOptions options;
   bool no_build = false;
-  CLI::App app(
+  CommandLine line(
       "Judges attention kernels against their gates, times those that pass, and writes result "
       "files. Exit code 0: all passed; 1: a gate failed; 2: bad usage or configuration.",
       "fp8_sdpa_run");
-  auto* shapes = app.add_option("--shapes", options.shapes, "Names or globs, comma-separated");
-  auto* suite =
-      app.add_option("--suite", options.suite, "Shapes of a suite: default, extended, all, ...");
-  app.add_option("--seeds", options.seeds, "Comma-separated; default: the configuration's");
-  app.add_option("--variants", options.variants,
-                 "Names, globs or all; default: the variant that the toggles pick");
-  app.add_option("--iters", options.iters, "Timed launches; 0: gates only")
-      ->check(CLI::Range(0, kMaxIters));
-  app.add_option("--config", options.config, "Configuration file")->capture_default_str();
-  auto* qkv = app.add_option("--qkv", options.qkv, "Judge Q, K, V of this safetensors file");
-  app.add_option("--qkv-layout", options.qkv_layout, "Layout of its tensors: bhsd or bshd")
-      ->check(CLI::IsMember({"bhsd", "bshd"}))
-      ->needs(qkv)
-      ->capture_default_str();
-  app.add_option("--out", options.out,
-                 "Result folder; default: results/fp8_wmma_baseline/<YYYYMMDD-HHMMSS>");
-  app.add_option("--backend", options.backend, "auto, device (a GPU) or host (the executor)")
-      ->check(CLI::IsMember({"auto", "device", "host"}))
-      ->capture_default_str();
-  app.add_flag("--no-build", no_build, "For ./sdpa run: use the binary as it is");
-  suite->excludes(shapes);
-  qkv->excludes(shapes)->excludes(suite);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    options.help = app.help();
-  } catch (const CLI::ParseError& error) {
-    return invalid_argument(reference::one_line(error.what()) + " (see --help)");
-  }
+  const Option shapes = line.add("--shapes", options.shapes, "Names or globs, comma-separated");
+  Option suite =
+      line.add("--suite", options.suite, "Shapes of a suite: default, extended, all, ...");
+  line.add("--seeds", options.seeds, "Comma-separated; default: the configuration's");
+  line.add("--variants", options.variants,
+           "Names, globs or all; default: the variant that the toggles pick");
+  line.add("--iters", options.iters, "Timed launches; 0: gates only").between(0, kMaxIters);
+  line.add("--config", options.config, "Configuration file");
+  Option qkv = line.add("--qkv", options.qkv, "Judge Q, K, V of this safetensors file");
+  line.add("--qkv-layout", options.qkv_layout, "Layout of its tensors: bhsd or bshd")
+      .one_of({"bhsd", "bshd"})
+      .needs(qkv);
+  line.add("--out", options.out,
+           "Result folder; default: results/fp8_wmma_baseline/<YYYYMMDD-HHMMSS>");
+  line.add("--backend", options.backend, "auto, device (a GPU) or host (the executor)")
+      .one_of({"auto", "device", "host"});
+  line.add("--no-build", no_build, "For ./sdpa run: use the binary as it is");
+  suite.excludes(shapes);
+  qkv.excludes(shapes).excludes(suite);
+  auto help = line.parse(argc, argv);
+  if (!help.ok()) return help.status();
+  options.help = std::move(*help);
   return options;
 }
 

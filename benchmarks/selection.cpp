@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "reference/json_reader.hpp"
+#include "reference/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "reference/json_reader.hpp"
+#include "reference/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -2,47 +2,43 @@
 // escapes.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <optional>
 #include <string>
 
+#include "benchmarks/command_line.hpp"
 #include "benchmarks/exit_codes.hpp"
-#include "reference/json_reader.hpp"
+#include "reference/text.hpp"
 
 namespace fp8_sdpa::bench {
 
 /// Says "TOOL: MESSAGE" on stderr.
-inline int refuse(const CLI::App& app, const std::string& message) {
+inline int refuse(const CommandLine& line, const std::string& message) {
   std::fflush(stdout);
-  std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), message.c_str());
+  std::fprintf(stderr, "%s: %s\n", line.name().c_str(), message.c_str());
   return kExitBadUsage;
 }
 
 /// Parses a command line. An exit code where the tool ends here: help was asked for, or bad usage.
-inline std::optional<int> parse_or_exit(CLI::App& app, int argc, char** argv) {
-  try {
-    app.parse(argc, argv);
-    return std::nullopt;
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return kExitPass;
-  } catch (const CLI::ParseError& error) {
-    return refuse(app, reference::one_line(error.what()) + " (see --help)");
-  }
+inline std::optional<int> parse_or_exit(CommandLine& line, int argc, char** argv) {
+  const auto help = line.parse(argc, argv);
+  if (!help.ok()) return refuse(line, help.status().message());
+  if (help->empty()) return std::nullopt;
+  std::fputs(help->c_str(), stdout);
+  return kExitPass;
 }
 
 /// Calls `body`, which returns the exit code.
 template <class Body>
-int run_guarded(const CLI::App& app, const Body& body) {
+int run_guarded(const CommandLine& line, const Body& body) {
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    return refuse(app, "out of host memory");
+    return refuse(line, "out of host memory");
   } catch (const std::exception& error) {
-    return refuse(app, reference::one_line(error.what()));
+    return refuse(line, reference::one_line(error.what()));
   }
 }
 

@@ -2,7 +2,7 @@
 // come from the device that their folder names.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "fp8_sdpa/status.hpp"

@@ -9,29 +9,16 @@
 #include <vector>
 
 #include "fp8_sdpa/status.hpp"
+#include "reference/text.hpp"
 
 namespace fp8_sdpa::reference {
 
 using Json = nlohmann::json;
 using JsonPointer = nlohmann::json::json_pointer;
 
-/// Text for a one-line message: control characters escaped, cut after `limit` bytes.
-std::string one_line(std::string_view text, std::size_t limit = std::string_view::npos);
-
-/// A number as a message shows it: 6, 0.5, 1e+30.
-std::string text_of(double value);
-
-/// Whether `text` is [A-Za-z0-9_]+, as names of shapes, suites and variants are.
-bool is_name(std::string_view text);
-
 /// Parses JSON strictly: no comments, no duplicate keys, no numbers beyond double. `path` is used
 /// in the message alone.
 Result<Json> parse_json(const std::string& text, const std::string& path);
-
-/// Reads a whole file of at most `max_bytes`. kInvalidArgument, with the reason and `expected`,
-/// where that cannot be.
-Result<std::string> read_text_file(const std::string& path, std::size_t max_bytes,
-                                   const std::string& expected);
 
 /// Reads values out of a document and keeps the first thing that is wrong; after that it returns
 /// defaults, so that its callers need no error path of their own.

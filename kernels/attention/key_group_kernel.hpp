@@ -30,6 +30,7 @@
 
 #include "attention/key_groups.hpp"
 #include "attention/merge_groups.hpp"
+#include "attention/phase_log.hpp"
 #include "attention/register_softmax.hpp"
 
 namespace fp8_sdpa::attention::key_groups {
@@ -41,12 +42,15 @@ namespace fp8_sdpa::attention::key_groups {
 /// (&rescale)[2],
 ///                        float (&o)[kTilesO][4]), o = rescale o + P V, o's tiles by even and odd
 ///                        dims.
-template <class Operands>
-GPU_FN void run_kernel(const ForwardParams& p, Shared& sm) {
+template <class Operands, bool kLogged>
+GPU_FN void run_kernel(const ParamsOf<kLogged>& p, Shared& sm) {
   constexpr int kLog2Scale = Operands::kLog2Scale;
+  PhaseLog<kLogged, kThreads / gpu::kWarpSize> log(p);
+  log.mark(Phase::kKvPrefetch);
   const Block block = locate<kTileM>(p);
   const WarpPlace place = WarpPlace::of_this_warp();
   KvRing ring(p, block, sm, place);
+  log.mark(Phase::kQLoad);
   const ScoreScale scale(block.score_scale);
   const typename Operands::Queries q(load_queries(p, block, place, scale));
   LaneRows rows;
@@ -54,19 +58,27 @@ GPU_FN void run_kernel(const ForwardParams& p, Shared& sm) {
 
 #pragma unroll 1
   for (int step = 0; step < ring.steps(); ++step) {
+    log.mark(Phase::kWait, step);
     const KvStage& kv = ring.wait(step);
+    if (!ring.has_keys(step)) break;
+    log.mark(Phase::kQk, step);
     float s[kTilesS][4] = {};
     Operands::scores(q, kv.k, s);
     if (const int left = p.seq_kv - place.first_key(step); left < kWarpKeys) mask_columns(s, left);
+    log.mark(Phase::kSoftmax, step);
     float rescale[2];
     softmax_step<kLog2Scale>(s, scale.factor, rows, rescale);
+    log.mark(Phase::kPv, step);
     Operands::accumulate(s, kv.v, rescale, o);
   }
 
+  log.mark(Phase::kWait);
   gpu::sync_block();  // stages_free
+  log.mark(Phase::kStoreO);
   write_partials(sm.partials, place, o, rows, scale.factor);
   gpu::sync_block();  // partials_ready
   merge_and_store<kLog2Scale>(p, block, sm.partials);
+  log.mark(Phase::kEnd);
 }
 
 }  // namespace fp8_sdpa::attention::key_groups

@@ -129,7 +129,11 @@ GPU_FN QueryCodes load_queries(const ForwardParams& p, const Block& block, const
 class KvRing {
  public:
   GPU_FN KvRing(const ForwardParams& p, const Block& block, Shared& sm, const WarpPlace& place)
-      : p_(p), sm_(sm), place_(place), steps_(place.steps(p.seq_kv)) {
+      : p_(p),
+        sm_(sm),
+        place_(place),
+        steps_(place.steps(p.seq_kv)),
+        block_steps_((p.seq_kv + kTileN - 1) / kTileN) {
     const int thread = place.row_group * gpu::kWarpSize + gpu::lane_idx();
     row_ = thread / kChunksPerRow;
     col_ = thread % kChunksPerRow * kChunk;
@@ -140,8 +144,14 @@ class KvRing {
     for (int step = 0; step < kStages - 1; ++step) prefetch(step, step);
   }
 
+  /// Steps of the block. All key groups wait for each of them, also one that has no key in the
+  /// last: a checker of races that counts barriers, as compute-sanitizer's racecheck does, takes
+  /// threads that have met fewer for earlier ones.
   GPU_FN int steps() const {
-    return steps_;
+    return block_steps_;
+  }
+  GPU_FN bool has_keys(int step) const {
+    return step < steps_;
   }
 
   /// Waits for a step's K and V, and starts the copy of a later one. Steps come in order.
@@ -184,6 +194,7 @@ class KvRing {
   Shared& sm_;
   WarpPlace place_;
   int steps_;
+  int block_steps_;        ///< of the key group that has most
   int row_, col_;          ///< of this thread's first chunk in a stage
   int stage_ = 0;          ///< of the step that is waited for next
   const std::uint8_t* k_;  ///< this thread's first chunk of the step that is copied next

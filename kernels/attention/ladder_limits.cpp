@@ -4,10 +4,23 @@
 #include <climits>
 #include <string>
 
+#include "compiled_archs.hpp"
+
 namespace fp8_sdpa::attention {
 namespace {
 
 constexpr int kHeadDim = 64;
+
+/// Older code than the family's own is a trap.
+Status check_code(const LadderFamily& family, const Device& device) {
+  if (device.backend != Backend::kDevice) return {};
+  const detail::CompiledArchs archs = detail::compiled_archs();
+  if (archs.code_for(device.sm_version) >= family.min_sm_version) return {};
+  return unsupported(
+      std::string(family.name) + " was not compiled for sm_" + std::to_string(device.sm_version) +
+      " (" + device.name + "): this build has device code for " +
+      (archs.list.empty() ? "nothing" : std::string(archs.list)) + "; set SDPA_CUDA_ARCHS");
+}
 
 Status check_format(const std::string& name, const Problem& problem) {
   if (problem.k.dtype != problem.q.dtype || problem.v.dtype != problem.q.dtype) {
@@ -48,6 +61,7 @@ Status check_ladder_limits(const LadderFamily& family, const Problem& problem,
     return unsupported(name + " needs sm_" + std::to_string(family.min_sm_version) + " or newer; " +
                        device.name + " is sm_" + std::to_string(device.sm_version));
   }
+  if (Status s = check_code(family, device); !s.ok()) return s;
   if (problem.head_dim != kHeadDim) {
     return unsupported(name + " serves head_dim 64, not " + std::to_string(problem.head_dim));
   }

@@ -4,11 +4,13 @@
 
 #include "gpu/backend.hpp"   // IWYU pragma: export
 #include "gpu/barrier.hpp"   // IWYU pragma: export
+#include "gpu/clock.hpp"     // IWYU pragma: export
 #include "gpu/convert.hpp"   // IWYU pragma: export
 #include "gpu/cp_async.hpp"  // IWYU pragma: export
 #include "gpu/index.hpp"     // IWYU pragma: export
 #include "gpu/launch.hpp"    // IWYU pragma: export
 #include "gpu/math.hpp"      // IWYU pragma: export
+#include "gpu/mbarrier.hpp"  // IWYU pragma: export
 #include "gpu/mma.hpp"       // IWYU pragma: export
 #include "gpu/permute.hpp"   // IWYU pragma: export
 #include "gpu/print.hpp"     // IWYU pragma: export

@@ -12,13 +12,13 @@ namespace fp8_sdpa::sm80 {
 
 template <class Tag, Dtype kInput>
 struct Kernel {
-  using Params = attention::ForwardParams;
+  using Params = attention::ParamsOf<attention::Logged<Tag>>;
   using Shared = groups::Shared;
   static constexpr int kThreads = groups::kThreads;
   static constexpr int kMinBlocks = groups::kMinBlocks;
 
   GPU_FN static void run(const Params& p, Shared& sm) {
-    groups::run_kernel<HalfOperands<kInput>>(p, sm);
+    groups::run_kernel<HalfOperands<kInput>, attention::Logged<Tag>>(p, sm);
   }
 };
 

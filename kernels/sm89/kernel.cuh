@@ -13,14 +13,14 @@ namespace fp8_sdpa::sm89 {
 
 template <class Tag, Dtype kInput, int kTerms>
 struct Kernel {
-  using Params = attention::ForwardParams;
+  using Params = attention::ParamsOf<attention::Logged<Tag>>;
   using Shared = groups::Shared;
   static constexpr int kThreads = groups::kThreads;
   static constexpr int kMinBlocks = groups::kMinBlocks;
   static constexpr int kMinSmVersion = sm89::kMinSmVersion;
 
   GPU_FN static void run(const Params& p, Shared& sm) {
-    groups::run_kernel<Fp8Operands<kInput, kTerms>>(p, sm);
+    groups::run_kernel<Fp8Operands<kInput, kTerms>, attention::Logged<Tag>>(p, sm);
   }
 };
 

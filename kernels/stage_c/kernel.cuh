@@ -30,21 +30,22 @@
 // output_ready  | own part of U is complete              | read U
 //
 // With WARP_SPEC a producer warp copies and dequantises tile t + 1 while four consumer warps
-// compute on tile t, through two buffers of K and V. Named barriers, one set per buffer:
+// compute on tile t, through two buffers of K and V. Tile t is in buffer t % 2, phase t / 2:
 //
-// barrier       | arrive, count        | wait      | means
-// --------------|----------------------|-----------|-------------------------------------------
-// full[buffer]  | all 5 warps, 160     | consumers | the tile is half in shared memory; every
-//               |                      |           | consumer has finished the tile before: S
-//               |                      |           | and P may be overwritten
-// empty[buffer] | all 5 warps, 160     | producer  | P V of the tile in the buffer is done
-// consumers     | 4 consumer warps, 128| consumers | scores_ready, weights_ready, output_ready
-//               |                      |           | as above
+// barrier       | kind     | arrive, count  | wait      | means
+// --------------|----------|----------------|-----------|------------------------------------
+// full[buffer]  | mbarrier | all, 160       | consumers | the tile is half in shared memory;
+//               |          |                |           | every consumer has finished the tile
+//               |          |                |           | before: S and P may be overwritten
+// empty[buffer] | mbarrier | consumers, 128 | producer  | P V of the tile in it is done
+// consumers     | named    | consumers, 128 | consumers | scores_ready, weights_ready,
+//               |          |                |           | output_ready as above
 //
 // Rows past seq_q compute on zeros and are not stored. NaN in an attended code reaches the row's
 // output: P, l and U carry it, and no max or clamp hides it.
 #pragma once
 
+#include "attention/phase_log.hpp"
 #include "gpu/gpu.hpp"
 #include "stage_c/accumulate.cuh"
 #include "stage_c/debug_print.hpp"
@@ -58,7 +59,7 @@ namespace fp8_sdpa::stage_c {
 
 template <class Tag>
 struct Kernel {
-  using Params = stage_c::Params;
+  using Params = attention::ParamsOf<attention::Logged<Tag>>;
   using Shared = stage_c::Shared<Tag>;
   static constexpr Toggles kToggles = Tag::kToggles;
   static constexpr int kBuffers = Shared::kBuffers;
@@ -66,26 +67,49 @@ struct Kernel {
   static constexpr int kThreads = kConsumers + (kToggles.warp_spec ? gpu::kWarpSize : 0);
   static constexpr int kMinBlocks = kRegistersPerMultiprocessor / (kThreads * kMaxRegisters);
   static_assert(sizeof(Shared) <= kMaxSharedBytes);
+  using Log = attention::PhaseLog<attention::Logged<Tag>, kThreads / gpu::kWarpSize>;
+  using Phase = attention::Phase;
 
-  enum NamedBarrier { kFull = 1, kEmpty = kFull + kBuffers, kAmongConsumers = kEmpty + kBuffers };
+  static constexpr int kAmongConsumers = 1;  ///< a named barrier; 0 is the block's
 
   GPU_FN static void run(const Params& p, Shared& sm) {
     const Block block = attention::locate<kTileM>(p);
     const int tiles_n = (p.seq_kv + kTileN - 1) / kTileN;
     if constexpr (!kToggles.warp_spec) {
       compute(p, block, sm, tiles_n);
-    } else if (gpu::thread_idx() >= kConsumers) {
-      produce(p, block, sm, tiles_n);
     } else {
-      consume(p, block, sm, tiles_n);
+      init_ring(sm);
+      if (gpu::thread_idx() >= kConsumers) {
+        produce(p, block, sm, tiles_n);
+      } else {
+        consume(p, block, sm, tiles_n);
+      }
     }
+  }
+
+  GPU_FN static void init_ring(Shared& sm) {
+    if (gpu::thread_idx() == 0) {
+#pragma unroll
+      for (int buffer = 0; buffer < kBuffers; ++buffer) {
+        gpu::mbarrier_init(sm.ring.full[buffer], kThreads);
+        gpu::mbarrier_init(sm.ring.empty[buffer], kConsumers);
+      }
+    }
+    gpu::sync_block();  // ring_ready
+  }
+  /// Of the phase in which a tile is in its buffer.
+  GPU_FN static int parity(int tile) {
+    return tile / kBuffers % 2;
   }
 
   /// All threads: load, then compute, tile by tile.
   GPU_FN static void compute(const Params& p, const Block& block, Shared& sm, int tiles_n) {
     const int thread = gpu::thread_idx();
     attention::RowState state;  // of the row that this thread shares in softmax()
+    Log log(p);
+    log.mark(Phase::kKvPrefetch);
     if constexpr (kToggles.cp_async) prefetch_kv<kThreads>(p, block, sm, 0, thread);
+    log.mark(Phase::kQLoad);
     if constexpr (kToggles.kv_lut) {
       attention::fill_dequantisation_table(sm.table, p.input, thread, kThreads);
     }
@@ -93,71 +117,103 @@ struct Kernel {
     clear_output<kThreads>(sm, thread);
 
     for (int tile = 0; tile < tiles_n; ++tile) {
+      log.mark(Phase::kWait, tile);
       if constexpr (kToggles.cp_async) gpu::cp_async_wait<0>();
       gpu::sync_block();  // tile_ready
+      log.mark(Phase::kKvPrefetch, tile);
       if constexpr (kToggles.cp_async) {
         if (tile + 1 < tiles_n) prefetch_kv<kThreads>(p, block, sm, tile + 1, thread);
       }
+      log.mark(Phase::kDequant, tile);
       load_kv<kThreads>(p, block, sm, tile, thread);
+      log.mark(Phase::kWait, tile);
       gpu::sync_block();  // kv_ready
+      log.mark(Phase::kQk, tile);
       scores(sm, 0);
+      log.mark(Phase::kWait, tile);
       gpu::sync_block();  // scores_ready
       debug_print_scores(p, block, sm, tile, SyncBlock{});
+      log.mark(Phase::kSoftmax, tile);
       softmax(p, block, sm, tile, state);
+      log.mark(Phase::kWait, tile);
       gpu::sync_block();  // weights_ready
+      log.mark(Phase::kPv, tile);
       accumulate(sm, 0);
       debug_print_state(p, block, sm, tile, SyncBlock{});
     }
+    log.mark(Phase::kWait);
     gpu::sync_block();  // output_ready
+    log.mark(Phase::kStoreO);
     store<kThreads>(p, block, sm, thread);
+    log.mark(Phase::kEnd);
   }
 
   /// The producer warp: FP8 to staging one tile ahead, staging to halves when a buffer is empty.
   GPU_FN static void produce(const Params& p, const Block& block, Shared& sm, int tiles_n) {
     const int lane = gpu::lane_idx();
+    Log log(p);
+    log.mark(Phase::kKvPrefetch);
     prefetch_kv<gpu::kWarpSize>(p, block, sm, 0, lane);
     if constexpr (kToggles.kv_lut) {
       attention::fill_dequantisation_table(sm.table, p.input, lane, gpu::kWarpSize);
       gpu::sync_warp();  // every lane reads the whole table
     }
     for (int tile = 0; tile < tiles_n; ++tile) {
+      log.mark(Phase::kKvPrefetch, tile);
       if (tile + 1 < tiles_n) {
         prefetch_kv<gpu::kWarpSize>(p, block, sm, tile + 1, lane);
         gpu::cp_async_wait<1>();
       } else {
         gpu::cp_async_wait<0>();
       }
+      log.mark(Phase::kWait, tile);
       const int buffer = tile % kBuffers;
-      if (tile >= kBuffers) gpu::named_barrier_sync(kEmpty + buffer, kThreads);
+      if (tile >= kBuffers) gpu::mbarrier_wait(sm.ring.empty[buffer], parity(tile - kBuffers));
+      log.mark(Phase::kDequant, tile);
       load_kv<gpu::kWarpSize>(p, block, sm, tile, lane);
-      gpu::named_barrier_arrive(kFull + buffer, kThreads);
+      gpu::mbarrier_arrive(sm.ring.full[buffer]);
     }
+    log.mark(Phase::kEnd);
   }
 
   /// The consumer warps: S, softmax and P V of each tile as its buffer fills.
   GPU_FN static void consume(const Params& p, const Block& block, Shared& sm, int tiles_n) {
     const int thread = gpu::thread_idx();
     attention::RowState state;
+    Log log(p);
+    log.mark(Phase::kQLoad);
     load_q<kConsumers>(p, block, sm, thread);
     clear_output<kConsumers>(sm, thread);
 
     for (int tile = 0; tile < tiles_n; ++tile) {
       const int buffer = tile % kBuffers;
-      gpu::named_barrier_sync(kFull + buffer, kThreads);
+      log.mark(Phase::kWait, tile);
+      gpu::mbarrier_arrive(sm.ring.full[buffer]);
+      gpu::mbarrier_wait(sm.ring.full[buffer], parity(tile));
+      log.mark(Phase::kQk, tile);
       scores(sm, buffer);
+      log.mark(Phase::kWait, tile);
       sync_consumers();  // scores_ready
       debug_print_scores(p, block, sm, tile, sync_consumers);
+      log.mark(Phase::kSoftmax, tile);
       softmax(p, block, sm, tile, state);
+      log.mark(Phase::kWait, tile);
       sync_consumers();  // weights_ready
+      log.mark(Phase::kPv, tile);
       accumulate(sm, buffer);
-      if (tile + kBuffers < tiles_n) gpu::named_barrier_arrive(kEmpty + buffer, kThreads);
+      gpu::mbarrier_arrive(sm.ring.empty[buffer]);
       debug_print_state(p, block, sm, tile, sync_consumers);
     }
+    log.mark(Phase::kWait);
     sync_consumers();  // output_ready
+    log.mark(Phase::kStoreO);
     store<kConsumers>(p, block, sm, thread);
+    log.mark(Phase::kEnd);
   }
 
-  GPU_FN static void sync_consumers() { gpu::named_barrier_sync(kAmongConsumers, kConsumers); }
+  GPU_FN static void sync_consumers() {
+    gpu::named_barrier_sync(kAmongConsumers, kConsumers);
+  }
 };
 
 }  // namespace fp8_sdpa::stage_c

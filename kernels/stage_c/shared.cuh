@@ -15,6 +15,14 @@ using Params = attention::ForwardParams;
 /// Nothing: what a variant has in place of a buffer that it does not use.
 struct Absent {};
 
+/// Between the producer warp and the consumers, one per buffer of K and V. Their users and phases:
+/// kernel.cuh.
+template <int kBuffers>
+struct Ring {
+  gpu::MBarrier full[kBuffers];
+  gpu::MBarrier empty[kBuffers];
+};
+
 /// FP8 tiles as cp.async writes them.
 struct Staging {
   alignas(16) std::uint8_t k[kStages][kTileN][kHeadDim];
@@ -30,6 +38,7 @@ struct Staging {
 /// u         | kTileM x kHeadDim     | fp32                  | always
 /// staging   | kTileN x kHeadDim x 4 | FP8                   | CP_ASYNC
 /// table     | 256                   | half                  | KV_LUT
+/// ring      | 2 x kBuffers          | mbarrier              | WARP_SPEC
 template <class Tag>
 struct Shared {
   static constexpr Toggles kToggles = Tag::kToggles;
@@ -54,6 +63,7 @@ struct Shared {
   attention::RowState rows[kTileM];
   std::conditional_t<kToggles.cp_async, Staging, Absent> staging;
   std::conditional_t<kToggles.kv_lut, __half[256], Absent> table;
+  std::conditional_t<kToggles.warp_spec, Ring<kBuffers>, Absent> ring;
 };
 
 }  // namespace fp8_sdpa::stage_c

@@ -90,14 +90,19 @@ TEST_P(ToggleCode, VecPvLoadsPairs) {
 }
 
 TEST_P(ToggleCode, WarpSpecHasProducersAndConsumers) {
+  const int waits =
+      kernel().count("mbarrier.test_wait.parity") + kernel().count("mbarrier.try_wait.parity");
   if (toggles().warp_spec) {
-    EXPECT_EQ(block_barriers(kernel()), 0) << "a barrier of the whole block";
-    // The producer waits for empty and arrives at full; consumers wait for full, arrive at empty,
-    // and wait for each other.
-    EXPECT_GE(kernel().count("bar.arrive") + kernel().count("barrier.arrive"), 2);
+    // Both buffers' full and empty, made before the block parts.
+    EXPECT_EQ(kernel().count("mbarrier.init"), 4);
+    EXPECT_EQ(block_barriers(kernel()), 1);
+    // The producer waits for empty and arrives at full; consumers arrive at full, wait for it and
+    // arrive at empty. Consumers wait for each other.
+    EXPECT_GE(kernel().count("mbarrier.arrive"), 3);
+    EXPECT_GE(waits, 2);
     EXPECT_GE(named_barriers(kernel()), 3);
   } else {
-    EXPECT_EQ(kernel().count("bar.arrive") + kernel().count("barrier.arrive"), 0);
+    EXPECT_EQ(kernel().count("mbarrier."), 0);
     EXPECT_EQ(named_barriers(kernel()), 0);
     EXPECT_GE(block_barriers(kernel()), 4);
   }

@@ -8,7 +8,7 @@
 #include "benchmarks/elite.hpp"
 #include "benchmarks/peer_table.hpp"
 #include "benchmarks/run_log.hpp"
-#include "tests/host/tool_fixture.hpp"
+#include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

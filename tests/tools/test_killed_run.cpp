@@ -12,7 +12,7 @@
 
 #include "benchmarks/paths.hpp"
 #include "benchmarks/validate.hpp"
-#include "tests/host/tool_fixture.hpp"
+#include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

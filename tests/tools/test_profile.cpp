@@ -8,7 +8,7 @@
 #include "benchmarks/ncu_verdict.hpp"
 #include "benchmarks/profile.hpp"
 #include "benchmarks/validate.hpp"
-#include "tests/host/tool_fixture.hpp"
+#include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
@@ -93,6 +93,15 @@ TEST(NcuCsv, AveragesTheLaunchesOfTheKernelThatTookMostTime) {
   EXPECT_EQ(counters->metrics.at(kDramName), 1000.5);
   EXPECT_EQ(counters->metrics.at(kTime), 2500);
   EXPECT_EQ(counters->metrics.count("Block Size"), 0U);
+}
+
+TEST(NcuCsv, KeepsTheMetricsThatWereAskedForAlone) {
+  const auto counters = parse_ncu_csv("\"ID\",\"Kernel Name\",\"device__attribute_chip\",\"" +
+                                          kTensor + "\"\n\"0\",\"k\",\"384\",\"20\"\n",
+                                      "p.csv");
+  ASSERT_TRUE(counters.ok()) << counters.status().message();
+  EXPECT_EQ(counters->metrics.count("device__attribute_chip"), 0U);
+  EXPECT_EQ(counters->metrics.at(kTensor), 20);
 }
 
 TEST(NcuCsv, RefusesWhatIsNone) {

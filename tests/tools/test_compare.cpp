@@ -6,7 +6,7 @@
 #include <string>
 
 #include "benchmarks/compare.hpp"
-#include "tests/host/tool_fixture.hpp"
+#include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

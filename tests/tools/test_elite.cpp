@@ -5,7 +5,7 @@
 
 #include "benchmarks/elite.hpp"
 #include "benchmarks/validate.hpp"
-#include "tests/host/tool_fixture.hpp"
+#include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

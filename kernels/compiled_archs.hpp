@@ -1,0 +1,23 @@
+// Which architectures this build has device code for.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace fp8_sdpa::detail {
+
+/// Device code of a build: "80-real,89-virtual,90a-real", as CMAKE_CUDA_ARCHITECTURES names them.
+/// Machine code serves the devices of its major version from its minor version on; PTX (-virtual)
+/// every newer one; either, with an "a", the very version alone.
+struct CompiledArchs {
+  std::string_view list;
+
+  /// The architecture, as 10 * major + minor, whose code a device of version `sm` runs: machine
+  /// code before PTX, newer before older. 0 where there is none.
+  int code_for(int sm) const;
+};
+
+/// Of this build. Empty in a build without device code.
+CompiledArchs compiled_archs();
+
+}  // namespace fp8_sdpa::detail

@@ -1,0 +1,2 @@
+// The logged kernels for the host executor: the very source that nvcc compiles.
+#include "traced/instances.cu"
