@@ -63,8 +63,8 @@ std::shared_ptr<const reference::CaseData> case_data(const reference::Shape& sha
 reference::Shape make_shape(int batch, int heads, std::int64_t seq_q, std::int64_t seq_kv,
                             int head_dim) {
   reference::Shape shape;
-  shape.name = "b" + std::to_string(batch) + "_h" + std::to_string(heads) + "_q" +
-               std::to_string(seq_q) + "_kv" + std::to_string(seq_kv) + "_d" +
+  shape.name = std::string("b").append(std::to_string(batch)) + "_h" + std::to_string(heads) +
+               "_q" + std::to_string(seq_q) + "_kv" + std::to_string(seq_kv) + "_d" +
                std::to_string(head_dim);
   shape.batch = batch;
   shape.heads_q = shape.heads_kv = heads;
