@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "benchmarks/perf_file.hpp"
@@ -14,8 +15,10 @@ namespace {
 /// A file of this process, in memory where the system has such a place.
 const std::string& path() {
   static const std::string name = [] {
-    const char* folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    return std::string(folder) + "/fp8_sdpa_fuzz_" + std::to_string(getpid()) + ".json";
+    const std::string folder = access("/dev/shm", W_OK) == 0
+                                   ? "/dev/shm"
+                                   : std::filesystem::temp_directory_path().string();
+    return folder + "/fp8_sdpa_fuzz_" + std::to_string(getpid()) + ".json";
   }();
   static const int registered = std::atexit([] { std::remove(path().c_str()); });
   static_cast<void>(registered);

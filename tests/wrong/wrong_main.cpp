@@ -1,18 +1,21 @@
 // Puts every wrong kernel through the gates, each in a process of its own, since a wrong kernel may
 // crash or hang.
-//   wrong_kernels [--only NAME] [--kernels] [--model] [--out FOLDER]
-// Exit code 0 if every fault was killed and every unedited kernel passed; 1 if not; 2 for bad
-// usage.
+//   wrong_kernels [--only NAME] [--kernels] [--model] [--out FOLDER [--races FOLDER]]
+// --races adds what "mutants try" left of barriers and waits taken out:
+// build/tsan/tests/wrong/work. Exit code 0 if every fault was killed and every unedited kernel
+// passed; 1 if not; 2 for bad usage.
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -162,11 +165,37 @@ bool report(const std::vector<Task>& tasks, const std::vector<Row>& rows) {
   return good && killed == faults && faults > 0;
 }
 
+/// The verdicts of the ThreadSanitizer build, as rows.
+std::vector<Row> race_rows(const fs::path& folder) {
+  std::vector<Row> rows;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string file = entry.path().filename();
+    if (!file.ends_with(".verdict.json") || file == "control.verdict.json") continue;
+    const auto verdict = nlohmann::json::parse(std::ifstream(entry.path()));
+    const std::string how = verdict.at("verdict");
+    Row row{verdict.at("name"),
+            "a barrier, wait or commit is missing",
+            "kernel",
+            verdict.at("place"),
+            "",
+            {}};
+    if (how == "gates" || how == "sanitizer") {
+      row.outcome.findings.push_back({"adversarial schedules",
+                                      how == "gates" ? "executor" : "ThreadSanitizer", INFINITY,
+                                      0.0, false, verdict.at("evidence")});
+    }
+    rows.push_back(std::move(row));
+  }
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.name < b.name; });
+  return rows;
+}
+
 int run(const std::vector<std::string>& arguments) {
   bool kernels = false;
   bool model = false;
   std::string only;
   fs::path out;
+  fs::path races;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const bool has_value = i + 1 < arguments.size();
     if (arguments[i] == "--kernels") {
@@ -177,9 +206,12 @@ int run(const std::vector<std::string>& arguments) {
       only = arguments[++i];
     } else if (arguments[i] == "--out" && has_value) {
       out = arguments[++i];
+    } else if (arguments[i] == "--races" && has_value) {
+      races = arguments[++i];
     } else {
       std::fprintf(stderr,
-                   "usage: wrong_kernels [--only NAME] [--kernels] [--model] [--out FOLDER]\n");
+                   "usage: wrong_kernels [--only NAME] [--kernels] [--model] [--out FOLDER "
+                   "[--races FOLDER]]\n");
       return kBadUsage;
     }
   }
@@ -201,6 +233,9 @@ int run(const std::vector<std::string>& arguments) {
     std::vector<Row> faults;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (!tasks[i].must_pass) faults.push_back(rows[i]);
+    }
+    if (!races.empty()) {
+      for (Row& row : race_rows(races)) faults.push_back(std::move(row));
     }
     good = write_matrix(faults, out) && good;
   }

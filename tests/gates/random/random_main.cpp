@@ -100,7 +100,7 @@ std::string table_of(const Request& request, const Tally& tally) {
       "# Random problems\n\n" + std::to_string(tally.run) + " right problems, " +
       std::to_string(tally.alarms) + " false alarms, on the " + name_of(request.backend) +
       " backend; of " + std::to_string(tally.declined) +
-      " the variant declined the mask, grouping or head size that was drawn, by a "
+      " the variant declined the mask, grouping, format or head size that was drawn, by a "
       "known reason, and was given\nanother.\n\nMade by `random_problems --count " +
       std::to_string(request.count) + " --seed " + std::to_string(request.seed) + " --backend " +
       name_of(request.backend) +
