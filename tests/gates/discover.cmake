@@ -1,7 +1,7 @@
 # Run by ctest each time it starts (TEST_INCLUDE_FILES): asks the gates binary what it would run
-# with the configuration of this moment, and adds one test per (backend, shape, variant), which
-# covers that case's seeds, and one per other test of the binary. A shape added to the configuration
-# is tested with no rebuild.
+# with the configuration of this moment. On the host it adds one test per (shape, variant), which
+# covers that case's seeds, and one per other test of the binary; on the device one per shape and one
+# per suite. A shape added to the configuration is tested with no rebuild.
 #
 # SDPA_GATES, SDPA_GATES_LABELS, SDPA_GATES_TIMEOUT and SDPA_GATES_SANITIZER are set by the file that
 # includes this one.
@@ -56,6 +56,13 @@ if(EXISTS ${SDPA_GATES})
         elseif(test MATCHES "[/_]((stage_c|sm[0-9]+)[A-Za-z0-9_]*)$")
           set(group gate/${CMAKE_MATCH_1})
         endif()
+      endif()
+      # A process takes seconds to open a device, and each computes its shape's references: there, a
+      # shape's variants are one test, and so are a suite's.
+      if(test MATCHES "^(.*ForwardGate\\.Passes/device_.*)_seed[0-9]+_")
+        set(group ${CMAKE_MATCH_1})
+      elseif(test MATCHES "/device(_|$)")
+        set(group ${suite}device)
       endif()
       string(REPLACE "Gates/ForwardGate.Passes/" "gate/" group ${group})
       string(MAKE_C_IDENTIFIER ${group} key)

@@ -211,7 +211,7 @@ TEST(ToggleCodeOfAll, MachineCodeKeepsWhatPtxSays) {
     const Toggles& toggles = variant.toggles;
     const bool stage_c = variant.family == Family::kStageC;
     EXPECT_EQ(kernel.count("LDGSTS") > 0, toggles.cp_async || !stage_c);
-    EXPECT_EQ(kernel.count("BAR.ARV") > 0, toggles.warp_spec);
+    EXPECT_EQ(kernel.count("SYNCS.ARRIVE") > 0, toggles.warp_spec) << "mbarriers";
     const std::string multiply = multiply_of(variant, key.second);
     EXPECT_GT(kernel.count(multiply), 0);
     if (multiply == "QMMA.16832") {

@@ -29,6 +29,7 @@ class KilledRun : public ToolTest {
     const int nowhere = open("/dev/null", O_WRONLY);
     dup2(nowhere, STDOUT_FILENO);
     dup2(nowhere, STDERR_FILENO);
+    unsetenv("SDPA_REQUIRE_GPU");  // the host executor is asked for
     execl(FP8_SDPA_RUN_BINARY, FP8_SDPA_RUN_BINARY, "--backend", "host", "--shapes", "small",
           "--seeds", "0,1", "--variants", "stage_c,sm80_mma", "--out", folder.c_str(), nullptr);
     _exit(127);
