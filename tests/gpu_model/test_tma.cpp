@@ -182,6 +182,11 @@ TEST(TmaLoad, RefusesWrongOperands) {
                       {"tma_load_2d", "covers the mbarrier at byte 1024", "test_tma.cpp:"});
   expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
                         init(sm);
+                        gpu::tma_load_2d(sm.at[0], map, sm.full, 24, 0);
+                      }),
+                      {"tma_load_2d", "begins 24 bytes into a row", "not a multiple of 16"});
+  expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
+                        init(sm);
                         gpu::tma_load_3d(sm.at[0], map, sm.full, 0, 0, 0);
                       }),
                       {"tma_load_3d", "rank 2", "has 3"});

@@ -18,6 +18,9 @@ namespace {
 /// Alignment of a box without a swizzle.
 constexpr std::size_t kBoxAlignment = 128;
 
+/// Of the innermost coordinate, in bytes.
+constexpr int kInnerBytes = 16;
+
 /// What the executor keeps in a TensorMap's bytes.
 struct EncodedMap {
   static constexpr std::uint64_t kMagic = 0x74656e736f72206d;
@@ -54,6 +57,12 @@ TmaTransfer transfer_of(const Fiber& me, const TmaBox& box) {
     fail(me, me.at,
          "the box of " + std::to_string(transfer.bytes()) +
              " bytes is not inside the block's shared memory");
+  }
+  // A device takes such an instruction for an illegal one.
+  if (box.at[0] * transfer.shape.element_bytes % kInnerBytes != 0) {
+    fail(me, me.at,
+         "the box begins " + std::to_string(box.at[0] * transfer.shape.element_bytes) +
+             " bytes into a row, which is not a multiple of " + std::to_string(kInnerBytes));
   }
   transfer.at = box.at;
   transfer.shared_offset = me.block.shared().offset_of(box.shared);
