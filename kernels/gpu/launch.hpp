@@ -3,9 +3,10 @@
 // A kernel K has: struct Params (trivially copyable), struct Shared (the block's shared memory),
 // static constexpr int kThreads and kMinBlocks (__launch_bounds__), and
 // GPU_FN static void run(const Params&, Shared&). It may have static constexpr int kMinSmVersion
-// (89 for sm_89): code for older architectures, which lack its instructions, is then a trap. K must
-// not be a template over a non-type argument of class type: nvcc's host stub does not compile then.
-// Use a tag type.
+// (89 for sm_89): code for older architectures, which lack its instructions, is then a trap. It may
+// have static constexpr bool kOnlySm90a = true: code for every architecture but sm_90a is a trap. K
+// must not be a template over a non-type argument of class type: nvcc's host stub does not compile
+// then. Use a tag type.
 #pragma once
 
 #include <vector_types.h>
@@ -40,12 +41,28 @@ consteval int min_sm_version() {
   }
 }
 
+/// Whether K needs what sm_90a alone has.
+template <class K>
+consteval bool only_sm_90a() {
+  if constexpr (requires { K::kOnlySm90a; }) {
+    return K::kOnlySm90a;
+  } else {
+    return false;
+  }
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+inline constexpr bool kIsSm90a = true;
+#else
+inline constexpr bool kIsSm90a = false;
+#endif
+
 template <class K>
 __global__ void __launch_bounds__(K::kThreads, K::kMinBlocks)
     kernel_entry(const __grid_constant__ typename K::Params params) {
   extern __shared__ __align__(kSharedAlignment) unsigned char shared_memory[];
 #if defined(__CUDA_ARCH__)
-  if constexpr (__CUDA_ARCH__ < 10 * min_sm_version<K>()) {
+  if constexpr (__CUDA_ARCH__ < 10 * min_sm_version<K>() || (only_sm_90a<K>() && !kIsSm90a)) {
     __trap();
   } else {
     K::run(params, *reinterpret_cast<typename K::Shared*>(shared_memory));
@@ -78,6 +95,7 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
   const host::Launch request{
       .grid = grid,
       .threads = K::kThreads,
+      .min_blocks = K::kMinBlocks,
       .shared_bytes = sizeof(Shared),
       .shared_alignment = kSharedAlignment,
       .entry =

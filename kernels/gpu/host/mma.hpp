@@ -34,6 +34,16 @@ inline uint4 read_matrix_row(const void* row, const char* name, Location loc) {
 void ldmatrix_x4(std::uint32_t (&r)[4], const uint4& row, const char* name, Location loc);
 void ldmatrix_x4_trans(std::uint32_t (&r)[4], const uint4& row, const char* name, Location loc);
 
+/// The row that this lane stores, of the matrices that all lanes hold.
+uint4 stmatrix_x4(const void* row, const std::uint32_t (&r)[4], const char* name, Location loc);
+uint4 stmatrix_x4_trans(const void* row, const std::uint32_t (&r)[4], const char* name,
+                        Location loc);
+
+/// Stored here, in the lane's own code, where sanitizers see it.
+inline void write_matrix_row(void* row, const uint4& value) {
+  *static_cast<uint4*>(row) = value;
+}
+
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                   Location loc);
 void mma_m16n8k32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],

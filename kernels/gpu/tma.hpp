@@ -1,0 +1,148 @@
+// Boxes of a tensor between global and shared memory, moved by the tensor memory accelerator: PTX
+// ISA, "Data Movement and Conversion Instructions: Asynchronous copy: Tensor copy".
+//
+// One thread issues for the whole block. A box is dense in shared memory, dimension 0 innermost,
+// with its map's swizzle; `shared` is a multiple of 128 bytes, with a swizzle of 8 of its rows.
+// Coordinates are of the box's first element, in elements, and may be negative.
+#pragma once
+
+#include "gpu/mbarrier.hpp"
+#include "gpu/tensor_map.hpp"
+#if !GPU_ON_DEVICE
+#include "gpu/host/tma.hpp"
+#endif
+
+namespace gpu {
+inline namespace GPU_BACKEND {
+
+#if GPU_ON_DEVICE
+#define GPU_TMA_LOAD(RANK, COORDINATES, ...)                                                   \
+  asm volatile("cp.async.bulk.tensor." RANK                                                    \
+               ".shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {" COORDINATES \
+               "}], [%2];" ::"r"(shared_address(shared)),                                      \
+               "l"(&map), "r"(shared_address(&barrier)), __VA_ARGS__                           \
+               : "memory")
+#define GPU_TMA_STORE(RANK, COORDINATES, ...)                                                   \
+  asm volatile("cp.async.bulk.tensor." RANK ".global.shared::cta.bulk_group [%0, {" COORDINATES \
+               "}], [%1];" ::"l"(&map),                                                         \
+               "r"(shared_address(shared)), __VA_ARGS__                                         \
+               : "memory")
+#endif
+
+/// cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes (PTX ISA,
+/// "cp.async.bulk.tensor"; sm_90): loads the box at (x, y), zeros outside the tensor. All of the
+/// box's bytes, those too, count at `barrier` in the phase that runs now.
+GPU_FN void tma_load_2d(void* shared, const TensorMap& map, MBarrier& barrier, int x, int y,
+                        [[maybe_unused]] Loc loc = GPU_LOC) {
+#if GPU_ON_DEVICE
+  GPU_TMA_LOAD("2d", "%3, %4", "r"(x), "r"(y));
+#else
+  host::tma_load({shared, &map, {x, y, 0, 0}, 2}, barrier, "tma_load_2d", loc);
+#endif
+}
+
+/// cp.async.bulk.tensor.3d, likewise.
+GPU_FN void tma_load_3d(void* shared, const TensorMap& map, MBarrier& barrier, int x, int y, int z,
+                        [[maybe_unused]] Loc loc = GPU_LOC) {
+#if GPU_ON_DEVICE
+  GPU_TMA_LOAD("3d", "%3, %4, %5", "r"(x), "r"(y), "r"(z));
+#else
+  host::tma_load({shared, &map, {x, y, z, 0}, 3}, barrier, "tma_load_3d", loc);
+#endif
+}
+
+/// cp.async.bulk.tensor.4d, likewise.
+GPU_FN void tma_load_4d(void* shared, const TensorMap& map, MBarrier& barrier, int x, int y, int z,
+                        int w, [[maybe_unused]] Loc loc = GPU_LOC) {
+#if GPU_ON_DEVICE
+  GPU_TMA_LOAD("4d", "%3, %4, %5, %6", "r"(x), "r"(y), "r"(z), "r"(w));
+#else
+  host::tma_load({shared, &map, {x, y, z, w}, 4}, barrier, "tma_load_4d", loc);
+#endif
+}
+
+/// cp.async.bulk.tensor.2d.global.shared::cta.bulk_group (PTX ISA, "cp.async.bulk.tensor"; sm_90):
+/// stores the box to (x, y), but for what lies outside the tensor. Reads shared memory through the
+/// async proxy: fence_proxy_async comes between ordinary stores and this.
+GPU_FN void tma_store_2d(const TensorMap& map, const void* shared, int x, int y,
+                         [[maybe_unused]] Loc loc = GPU_LOC) {
+#if GPU_ON_DEVICE
+  GPU_TMA_STORE("2d", "%2, %3", "r"(x), "r"(y));
+#else
+  host::tma_store({const_cast<void*>(shared), &map, {x, y, 0, 0}, 2}, "tma_store_2d", loc);
+#endif
+}
+
+/// cp.async.bulk.tensor.3d, likewise.
+GPU_FN void tma_store_3d(const TensorMap& map, const void* shared, int x, int y, int z,
+                         [[maybe_unused]] Loc loc = GPU_LOC) {
+#if GPU_ON_DEVICE
+  GPU_TMA_STORE("3d", "%2, %3, %4", "r"(x), "r"(y), "r"(z));
+#else
+  host::tma_store({const_cast<void*>(shared), &map, {x, y, z, 0}, 3}, "tma_store_3d", loc);
+#endif
+}
+
+/// cp.async.bulk.tensor.4d, likewise.
+GPU_FN void tma_store_4d(const TensorMap& map, const void* shared, int x, int y, int z, int w,
+                         [[maybe_unused]] Loc loc = GPU_LOC) {
+#if GPU_ON_DEVICE
+  GPU_TMA_STORE("4d", "%2, %3, %4, %5", "r"(x), "r"(y), "r"(z), "r"(w));
+#else
+  host::tma_store({const_cast<void*>(shared), &map, {x, y, z, w}, 4}, "tma_store_4d", loc);
+#endif
+}
+
+#if GPU_ON_DEVICE
+#undef GPU_TMA_LOAD
+#undef GPU_TMA_STORE
+#endif
+
+/// cp.async.bulk.commit_group (PTX ISA, "cp.async.bulk.commit_group"; sm_90): this thread's stores
+/// since the last commit become one group, which may be empty.
+GPU_FN void tma_store_commit([[maybe_unused]] Loc loc = GPU_LOC) {
+#if GPU_ON_DEVICE
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#else
+  host::tma_store_commit(loc);
+#endif
+}
+
+/// cp.async.bulk.wait_group.read N (PTX ISA, "cp.async.bulk.wait_group"; sm_90): waits until all
+/// but the N youngest of this thread's groups have read their shared memory, which may then be
+/// written.
+template <int N>
+GPU_FN void tma_store_wait_read([[maybe_unused]] Loc loc = GPU_LOC) {
+  static_assert(N >= 0);
+#if GPU_ON_DEVICE
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+#else
+  host::tma_store_wait(N, /*until_written=*/false, loc);
+#endif
+}
+
+/// cp.async.bulk.wait_group N (PTX ISA, "cp.async.bulk.wait_group"; sm_90): waits until all but the
+/// N youngest of this thread's groups have been written to global memory. A kernel's end waits for
+/// that too, but not for reads: wait_read before a thread exits.
+template <int N>
+GPU_FN void tma_store_wait([[maybe_unused]] Loc loc = GPU_LOC) {
+  static_assert(N >= 0);
+#if GPU_ON_DEVICE
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
+#else
+  host::tma_store_wait(N, /*until_written=*/true, loc);
+#endif
+}
+
+/// prefetch.tensormap (PTX ISA, "prefetch, prefetchu"; sm_90): fetches the map ahead of its first
+/// use. Changes nothing but time.
+GPU_FN void prefetch_tensor_map(const TensorMap& map, [[maybe_unused]] Loc loc = GPU_LOC) {
+#if GPU_ON_DEVICE
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+#else
+  host::prefetch_tensor_map(map, loc);
+#endif
+}
+
+}  // namespace GPU_BACKEND
+}  // namespace gpu
