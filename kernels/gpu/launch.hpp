@@ -103,6 +103,7 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
             K::run(*static_cast<const typename K::Params*>(p), *static_cast<Shared*>(s));
           },
       .params = &params,
+      .params_bytes = sizeof(params),
   };
   return host::run_grid(request,
                         queue.executor != nullptr ? *queue.executor : fp8_sdpa::ExecutorOptions{});

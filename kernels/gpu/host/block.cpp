@@ -3,6 +3,7 @@
 #include <cstring>
 #include <exception>
 
+#include "gpu/host/async_units.hpp"
 #include "gpu/host/report.hpp"
 #include "gpu/host/sanitizers.hpp"
 
@@ -14,6 +15,8 @@ namespace {
 
 /// Spreads block indices over the seeds of the random choices.
 constexpr std::uint64_t kBlockStride = 0x9E3779B97F4A7C15U;
+/// Of so many suspensions in a random order, one lets a TMA load land.
+constexpr std::uint32_t kLandingOdds = 16;
 
 /// Never inlined: a compiler may keep the address of a thread-local variable across a switch, and a
 /// pooled fiber may find itself on another OS thread in the next launch.
@@ -45,6 +48,10 @@ Fiber::~Fiber() {
   tsan::destroy_fiber(tsan_fiber);
 }
 
+Block::Block() : async_(std::make_unique<AsyncUnits>()) {}
+
+Block::~Block() = default;
+
 std::string Block::run(const Launch& launch, const fp8_sdpa::ExecutorOptions& options,
                        uint3 index) {
   launch_ = launch;
@@ -55,7 +62,7 @@ std::string Block::run(const Launch& launch, const fp8_sdpa::ExecutorOptions& op
     switch_context(os_thread_, *first);
   }
   if (error_.empty() && live_ > 0) {
-    error_ = "deadlock: " + describe(fibers_, launch_.threads);
+    error_ = "deadlock: " + describe(fibers_, launch_.threads) + async_->barriers.describe_waits();
   }
   if (!error_.empty()) {
     join();
@@ -80,6 +87,7 @@ void Block::prepare(uint3 index) {
   warps_.assign(static_cast<std::size_t>(launch_.threads / kLanesPerWarp), {});
   barriers_ = {};
   ready_.reset(options_.schedule, launch_.threads, random_);
+  async_->reset(launch_);
   os_thread_.tsan_fiber = tsan::current_fiber();
 
   std::array<std::array<std::uint8_t, kLanesPerWarp>, kWmmaOperands> chunks;
@@ -87,6 +95,7 @@ void Block::prepare(uint3 index) {
     for (int lane = 0; lane < kLanesPerWarp; ++lane) of_lane[lane] = lane;
     random_.shuffle(std::span<std::uint8_t>(of_lane));
   }
+  async_->elected_lane = static_cast<int>(random_.below(kLanesPerWarp));
   tsan::release(&start_token_);
   for (int t = 0; t < launch_.threads; ++t) {
     Fiber& fiber = *fibers_[t];
@@ -108,6 +117,7 @@ void Block::prepare_thread(Fiber& fiber, int thread, uint3 index) {
   fiber.at = {};
   fiber.exited = false;
   fiber.copies.reset();
+  fiber.stores.reset();
   if constexpr (kTsan) {
     const std::string name = describe_block(index) + " " + describe(fiber);
     tsan::set_name(fiber.tsan_fiber, name.c_str());
@@ -116,6 +126,8 @@ void Block::prepare_thread(Fiber& fiber, int thread, uint3 index) {
 
 void Block::finish() {
   set_current_lane(nullptr);
+  for (int t = 0; t < launch_.threads; ++t) fibers_[t]->stores.write_all();
+  if (error_.empty()) error_ = async_->unfinished();
   if (const std::size_t bytes = shared_.overrun(); error_.empty() && bytes > 0) {
     error_ = "the block wrote " + std::to_string(bytes) + " bytes past the end of its " +
              std::to_string(shared_.size()) + " bytes of shared memory";
@@ -136,6 +148,7 @@ void Block::cancel() {
       switch_context(os_thread_, fiber);
     }
     fiber.copies.reset();
+    fiber.stores.reset();
   }
 }
 
@@ -177,6 +190,12 @@ void Block::check_exit(Fiber& me) {
          "the thread exits with " + std::to_string(copies) +
              " cp.async copies in flight; wait for them");
   }
+  if (const std::size_t stores = me.stores.unread(); stores > 0) {
+    fail(me, me.at,
+         "the thread exits with " + std::to_string(stores) +
+             " TMA stores that may not have read shared memory; commit and tma_store_wait_read");
+  }
+  async_->wgmma.check_exit(me);
   Warp& warp = warps_[me.warp];
   if (warp.arrived != 0) {
     throw KernelError(describe(me) + " exits while " + describe_lanes(warp.arrived) +
@@ -196,7 +215,21 @@ void Block::exit_thread(Fiber& me) {
   leave(me);
 }
 
+void Block::land_loads() {
+  const tsan::Quiet quiet;
+  TmaLoads& loads = async_->loads;
+  while (error_.empty() && !loads.empty()) {
+    const bool by_chance =
+        options_.schedule == fp8_sdpa::Schedule::kRandom && random_.below(kLandingOdds) == 0;
+    if (!ready_.empty() && !by_chance) return;
+    const bool in_order = options_.schedule == fp8_sdpa::Schedule::kFifo;
+    const auto count = static_cast<std::uint32_t>(loads.in_flight());
+    error_ = loads.land(*this, in_order ? 0 : random_.below(count));
+  }
+}
+
 void Block::leave(Fiber& me) {
+  if (!async_->loads.empty()) land_loads();
   Fiber* next = error_.empty() ? ready_.pop() : nullptr;
   if (next == &me) return;
   set_current_lane(next);

@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "fp8_sdpa/device.hpp"
+#include "gpu/host/async_engine.hpp"
 #include "gpu/host/copy_engine.hpp"
 #include "gpu/host/fiber.hpp"
 #include "gpu/host/random.hpp"
 #include "gpu/host/ready_queue.hpp"
 #include "gpu/host/runtime.hpp"
 #include "gpu/host/shared_memory.hpp"
+#include "gpu/host/tma_stores.hpp"
 
 namespace gpu::host {
 
@@ -30,6 +32,7 @@ inline constexpr int kMaxThreads = 1024;
 inline constexpr int kMaxWarps = kMaxThreads / kLanesPerWarp;
 
 class Block;
+struct AsyncUnits;
 
 /// An error that the kernel made, on its way out of the kernel.
 class KernelError : public std::runtime_error {
@@ -67,6 +70,8 @@ struct Fiber : Lane, Context {
   Operation at;
   bool exited = true;
   CopyEngine copies;
+  AsyncEngine tma{"TMA"};
+  TmaStores stores;
 };
 
 struct Warp;
@@ -106,7 +111,8 @@ struct Barrier {
 
 class Block {
  public:
-  Block() = default;
+  Block();
+  ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
@@ -125,7 +131,18 @@ class Block {
   /// Lets another thread run, if the schedule is an adversary.
   void preempt(Fiber& me);
 
-  const SharedMemory& shared() const { return shared_; }
+  /// Suspends `me` until somebody makes it ready.
+  void suspend(Fiber& me) { wait(me); }
+  void make_ready(Fiber& fiber) { ready_.push(&fiber); }
+
+  SharedMemory& shared() { return shared_; }
+  const Launch& launch() const { return launch_; }
+  const fp8_sdpa::ExecutorOptions& options() const { return options_; }
+  Random& random() { return random_; }
+  AsyncUnits& async() { return *async_; }
+  const std::vector<Warp>& warps() const { return warps_; }
+  /// For TSan: what is released to it happens before what follows the launch.
+  void* end_token() { return &end_token_; }
   bool lands_late() const { return options_.asynchrony == fp8_sdpa::Asynchrony::kLate; }
 
  private:
@@ -153,6 +170,8 @@ class Block {
   /// Suspends `me`; the next ready thread runs, or the OS thread if there is none.
   void leave(Fiber& me);
   void check_exit(Fiber& me);
+  /// Lets TMA loads land: when nobody else can run, and by chance in random schedules.
+  void land_loads();
 
   Launch launch_;
   fp8_sdpa::ExecutorOptions options_;
@@ -163,6 +182,7 @@ class Block {
   ReadyQueue ready_;
   Random random_;
   SharedMemory shared_;
+  std::unique_ptr<AsyncUnits> async_;
   int live_ = 0;  ///< threads that have not exited
   bool cancelled_ = false;
   std::string error_;

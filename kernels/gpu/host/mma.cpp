@@ -13,6 +13,7 @@
 
 #include "gpu/host/block.hpp"
 #include "gpu/host/convert.hpp"
+#include "gpu/host/fp8_codes.hpp"
 #include "gpu/host/report.hpp"
 
 namespace gpu::host {
@@ -60,19 +61,36 @@ void deal_rows(Warp& warp) {
   }
 }
 
-using CodeTable = std::array<float, 256>;
+/// One lane's part in stmatrix.
+struct MatrixStore {
+  const std::uint32_t* r;
+  uint4 row;
+};
 
-const CodeTable& values_of(bool is_e5m2) {
-  static const std::array<CodeTable, 2> kTables = [] {
-    std::array<CodeTable, 2> tables{};
-    for (unsigned code = 0; code < tables[0].size(); ++code) {
-      tables[0][code] = half_to_float(half_from_bits(kE4M3ToHalfBits[code]));
-      tables[1][code] = half_to_float(half_from_bits(e5m2_to_half_bits(code)));
-    }
-    return tables;
-  }();
-  return kTables[is_e5m2 ? 1 : 0];
+/// The 16-bit element of row `row` of matrix `matrix` in the lanes' registers.
+template <bool kTransposed>
+std::uint32_t held(const Warp& warp, int matrix, int row, int column) {
+  const int g = kTransposed ? column : row;
+  const int along = kTransposed ? row : column;
+  const auto& from = *static_cast<const MatrixStore*>(warp.arguments[4 * g + along / 2]);
+  return from.r[matrix] >> (along % 2 * 16) & 0xffffU;
 }
+
+template <bool kTransposed>
+void collect_rows(Warp& warp) {
+  for (int lane = 0; lane < kLanesPerWarp; ++lane) {
+    const auto word = [&](int i) {
+      const int matrix = lane / kMatrixRows;
+      const int row = lane % kMatrixRows;
+      return held<kTransposed>(warp, matrix, row, 2 * i) |
+             held<kTransposed>(warp, matrix, row, 2 * i + 1) << 16;
+    };
+    static_cast<MatrixStore*>(warp.arguments[lane])->row =
+        uint4{word(0), word(1), word(2), word(3)};
+  }
+}
+
+using CodeTable = std::array<float, 256>;
 
 /// The operands of a warp's multiply as fp32 matrices.
 template <int kDepth>
@@ -102,8 +120,8 @@ template <int kDepth>
 void gather(const Warp& warp, Operands<kDepth>& m) {
   constexpr int kPerWord = kDepth / 8;
   const auto& first = *static_cast<const Multiply*>(warp.arguments[0]);
-  const CodeTable& values_a = values_of(first.types.a_is_e5m2);
-  const CodeTable& values_b = values_of(first.types.b_is_e5m2);
+  const CodeTable& values_a = fp8_codes(first.types.a_is_e5m2).value;
+  const CodeTable& values_b = fp8_codes(first.types.b_is_e5m2).value;
   for (int lane = 0; lane < kLanesPerWarp; ++lane) {
     const auto& from = *static_cast<const Multiply*>(warp.arguments[lane]);
     const int g = lane / 4;
@@ -172,6 +190,23 @@ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const uint4& row, const char* name
   Fiber& me = current_fiber();
   MatrixRow mine{.row = row, .r = r};
   me.block.collective(me, {.name = name, .loc = loc}, deal_rows<true>, &mine);
+}
+
+uint4 stmatrix_x4(const void* row, const std::uint32_t (&r)[4], const char* name, Location loc) {
+  check_matrix_row(row, name, loc);
+  Fiber& me = current_fiber();
+  MatrixStore mine{.r = r, .row = {}};
+  me.block.collective(me, {.name = name, .loc = loc}, collect_rows<false>, &mine);
+  return mine.row;
+}
+
+uint4 stmatrix_x4_trans(const void* row, const std::uint32_t (&r)[4], const char* name,
+                        Location loc) {
+  check_matrix_row(row, name, loc);
+  Fiber& me = current_fiber();
+  MatrixStore mine{.r = r, .row = {}};
+  me.block.collective(me, {.name = name, .loc = loc}, collect_rows<true>, &mine);
+  return mine.row;
 }
 
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace gpu::host {
 
@@ -22,6 +23,38 @@ inline void raw_fill(void* dst, unsigned char value, std::size_t bytes) {
 #else
   auto* to = static_cast<volatile unsigned char*>(dst);
   for (std::size_t i = 0; i < bytes; ++i) to[i] = value;
+#endif
+}
+
+/// A chunk: what TMA and wgmma move and swizzle shared memory by.
+struct Chunk {
+  std::uint64_t low;
+  std::uint64_t high;
+  bool operator==(const Chunk&) const = default;
+};
+inline constexpr std::size_t kChunkBytes = sizeof(Chunk);
+
+inline Chunk raw_load(const void* from) {
+  Chunk chunk;
+#if defined(__x86_64__)
+  asm volatile("movq (%2), %0\n\tmovq 8(%2), %1"
+               : "=&r"(chunk.low), "=r"(chunk.high)
+               : "r"(from)
+               : "memory");
+#else
+  raw_copy(&chunk, from, sizeof chunk);
+#endif
+  return chunk;
+}
+
+inline void raw_store(void* to, const Chunk& chunk) {
+#if defined(__x86_64__)
+  asm volatile("movq %1, (%0)\n\tmovq %2, 8(%0)"
+               :
+               : "r"(to), "r"(chunk.low), "r"(chunk.high)
+               : "memory");
+#else
+  raw_copy(to, &chunk, sizeof chunk);
 #endif
 }
 

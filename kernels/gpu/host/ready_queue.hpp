@@ -18,6 +18,7 @@ class ReadyQueue {
   /// from `random`, which is kept for kRandom's choices.
   void reset(fp8_sdpa::Schedule schedule, int threads, Random& random);
 
+  bool empty() const { return size_ == 0; }
   void push(Fiber* fiber);
   /// Null when nobody is ready.
   Fiber* pop();

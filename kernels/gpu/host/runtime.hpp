@@ -71,6 +71,7 @@ struct Launch {
   std::size_t shared_alignment = 1;
   void (*entry)(const void* params, void* shared) = nullptr;
   const void* params = nullptr;
+  std::size_t params_bytes = 0;
 };
 
 /// Runs every block of the grid and returns when all have ended. Safe to call from several OS

@@ -149,6 +149,35 @@ inline void copy_accesses([[maybe_unused]] void* caller, [[maybe_unused]] void* 
 #endif
 }
 
+/// Accesses made in its life are shown in reports as made by a function called from `caller`.
+class Frame {
+ public:
+  explicit Frame([[maybe_unused]] void* caller) {
+#if GPU_HOST_TSAN
+    __tsan_func_entry(caller);
+#endif
+  }
+  ~Frame() {
+#if GPU_HOST_TSAN
+    __tsan_func_exit();
+#endif
+  }
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+};
+
+inline void read([[maybe_unused]] const void* p, [[maybe_unused]] std::size_t bytes) {
+#if GPU_HOST_TSAN
+  __tsan_read_range(const_cast<void*>(p), bytes);
+#endif
+}
+
+inline void write([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) {
+#if GPU_HOST_TSAN
+  __tsan_write_range(p, bytes);
+#endif
+}
+
 /// Hides the executor's own bookkeeping while a kernel's thread is inside it: libtsan intercepts
 /// malloc and memcpy even in code that is not instrumented, and the linker may have picked an
 /// instrumented copy of an inline function.

@@ -48,7 +48,9 @@ void SharedMemory::reset(std::size_t bytes, std::size_t alignment, bool poison) 
                     reinterpret_cast<std::uintptr_t>(data_) % alignment == 0;
   if (kTsan || !fits) map(bytes, alignment);
   asan::unpoison(mapping_, mapping_size_);
-  raw_fill(data_, poison ? kPoisonByte : 0, size_);
+  initial_byte_ = poison ? kPoisonByte : 0;
+  has_view_ = false;
+  raw_fill(data_, initial_byte_, size_);
   raw_fill(data_ + size_, kPoisonByte, kRedZone);
   asan::poison(mapping_, static_cast<std::size_t>(data_ - mapping_));
   asan::poison(data_ + size_, kRedZone);
@@ -65,6 +67,22 @@ std::size_t SharedMemory::overrun() const {
     if (static_cast<unsigned char>(data_[size_ + i - 1]) != kPoisonByte) return i;
   }
   return 0;
+}
+
+char* SharedMemory::make_view() {
+  has_view_ = true;
+  if (view_.size() < size_) view_.resize(size_);
+  raw_fill(view_.data(), initial_byte_, size_);
+  return view_.data();
+}
+
+void SharedMemory::publish() {
+  raw_copy(async_view(), data_, size_);
+}
+
+void SharedMemory::async_fill(std::size_t offset, unsigned char value, std::size_t bytes) {
+  raw_fill(data_ + offset, value, bytes);
+  raw_fill(async_view() + offset, value, bytes);
 }
 
 }  // namespace gpu::host

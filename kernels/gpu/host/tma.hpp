@@ -28,6 +28,9 @@ void tma_store_commit(Location loc);
 void tma_store_wait(int groups_in_flight, bool until_written, Location loc);
 void prefetch_tensor_map(const TensorMap& map, Location loc);
 
+/// PTX's shared state space does not start at 0, so that an offset taken for an address shows.
+inline constexpr std::uint32_t kFirstSharedAddress = 1024;
+
 /// `pointer` as PTX's shared state space has it; an error unless it is the block's shared memory.
 std::uint32_t shared_address(const void* pointer, const char* name, Location loc);
 

@@ -31,6 +31,12 @@ enum class Asynchrony : std::uint8_t {
   kEager,  ///< at once
 };
 
+/// How the host executor's FP8 wgmma adds. (Other multiplies add in fp32, one by one.)
+enum class TensorCoreSums : std::uint8_t {
+  kHopper,  ///< as the device: cut off 13 bits below the largest of 32 products and the accumulator
+  kFloat,   ///< in fp32, in the order of k: to tell a kernel's own error from the device's
+};
+
 /// How the host executor plays one launch. Equal options give equal bits.
 struct ExecutorOptions {
   Schedule schedule = Schedule::kFifo;
@@ -38,6 +44,7 @@ struct ExecutorOptions {
   Asynchrony asynchrony = Asynchrony::kLate;
   bool poison_shared_memory = true;  ///< shared memory starts as 0xFF bytes: NaN in every format
   int os_threads = 0;                ///< OS threads that blocks are spread over; 0: one per core
+  TensorCoreSums tensor_core_sums = TensorCoreSums::kHopper;
 };
 
 /// A place to run kernels, and its limits.
