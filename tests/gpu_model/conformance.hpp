@@ -42,6 +42,15 @@ enum class Primitive {
   kMmaFp8,
   kWmma,
   kPrint,
+  kStmatrix,
+  kMBarrier,
+  kTmaLoad,
+  kTmaStore,
+  kWgmmaSizes,
+  kWgmmaSwizzles,
+  kWgmmaTypes,
+  kElectOne,
+  kSetmaxnreg,
 };
 
 /// Reads a whole buffer, writes a whole buffer. For element-wise primitives `count` is the number
@@ -100,5 +109,50 @@ inline constexpr int kMmaHalfK = 16;
 inline constexpr int kMmaFp8K = 32;
 /// Every pair of E4M3 and E5M2.
 inline constexpr int kMmaFp8Pairs = 4;
+
+/// TMA: boxes of tensors that start at a buffer's start, rows padded to 16 bytes. Each config has a
+/// slot of this many bytes for its box, and one for its tensor.
+struct TmaConfig {
+  int rank;
+  int element_bytes;
+  int sizes[4];
+  int box[4];
+  int at[4];
+  int swizzle_bytes;  ///< 0: none; else also the bytes of a row of the box
+};
+inline constexpr TmaConfig kTmaConfigs[] = {
+    {2, 1, {64, 40, 1, 1}, {64, 16, 1, 1}, {0, 8, 0, 0}, 0},
+    {2, 1, {128, 40, 1, 1}, {128, 16, 1, 1}, {0, 32, 0, 0}, 128},  // past the last row
+    {2, 1, {96, 24, 1, 1}, {64, 24, 1, 1}, {64, 0, 0, 0}, 64},     // past a row's end
+    {2, 1, {48, 9, 1, 1}, {32, 8, 1, 1}, {-20, -3, 0, 0}, 32},     // before the first ones
+    {3, 1, {128, 6, 3, 1}, {128, 4, 2, 1}, {0, 3, 2, 0}, 128},
+    {4, 1, {64, 5, 3, 2}, {64, 8, 1, 2}, {0, -1, 1, 0}, 64},
+    {2, 2, {40, 20, 1, 1}, {32, 8, 1, 1}, {16, 4, 0, 0}, 64},
+    {3, 4, {20, 6, 2, 1}, {16, 4, 2, 1}, {8, -1, 0, 0}, 0},
+};
+inline constexpr int kTmaCount = static_cast<int>(sizeof(kTmaConfigs) / sizeof(kTmaConfigs[0]));
+inline constexpr int kTmaBoxSlot = 2048;
+inline constexpr int kTmaTensorSlot = 5120;
+inline constexpr int kTmaThreads = 64;
+
+/// mbarrier: a ring of two buffers between a warp and three.
+inline constexpr int kMBarrierConsumers = 96;
+inline constexpr int kMBarrierTiles = 11;
+
+/// wgmma: A (64 x kWgmmaK) and B as (n, kWgmmaK), of which a kernel takes the first columns.
+inline constexpr int kWgmmaM = 64;
+inline constexpr int kWgmmaMaxN = 256;
+inline constexpr int kWgmmaK = 128;
+inline constexpr int kWgmmaStep = 32;
+inline constexpr int kWgmmaSizesN[] = {8, 16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 224, 256};
+inline constexpr int kWgmmaSwizzlesN = 64;
+/// Columns along k with each swizzle: none, 32, 64 and 128 bytes.
+inline constexpr int kWgmmaSwizzlesK[] = {64, 32, 64, 128};
+inline constexpr int kWgmmaTypesN = 40;
+
+inline constexpr int kElectThreads = 128;
+inline constexpr int kElectRounds = 5;
+
+inline constexpr int kSetmaxnregThreads = 384;
 
 }  // namespace conformance

@@ -15,8 +15,9 @@ struct Case {
   Primitive primitive{};
   std::vector<std::byte> in;
   std::size_t out_bytes = 0;
-  int count = 0;           ///< elements, for element-wise primitives; else 0
-  int min_sm_version = 0;  ///< devices before this one do not have the instruction
+  int count = 0;             ///< elements, for element-wise primitives; else 0
+  int min_sm_version = 0;    ///< devices before this one do not have the instruction
+  bool only_sm_90a = false;  ///< nor do those after sm_90
   /// Empty, or the first output that is not what is expected.
   std::function<std::string(const std::vector<std::byte>& out)> check;
   /// Empty, or the first output in which host and device differ more than they may.
@@ -35,5 +36,7 @@ void add_math_cases(std::vector<Case>& all);
 void add_thread_cases(std::vector<Case>& all);
 void add_matrix_cases(std::vector<Case>& all);
 void add_mma_cases(std::vector<Case>& all);
+void add_hopper_cases(std::vector<Case>& all);
+void add_wgmma_cases(std::vector<Case>& all);
 
 }  // namespace conformance

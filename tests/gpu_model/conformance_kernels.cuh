@@ -5,6 +5,7 @@
 
 #include "gpu/gpu.hpp"
 #include "tests/gpu_model/conformance_base.cuh"
+#include "tests/gpu_model/hopper_kernels.cuh"
 #include "tests/gpu_model/mma_kernels.cuh"
 
 namespace conformance {
@@ -347,6 +348,15 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kMmaFp8: return gpu::launch<MmaFp8>(dim3(1), b, q);
     case Primitive::kWmma: return gpu::launch<Wmma>(dim3(1), b, q);
     case Primitive::kPrint: return gpu::launch<Print>(dim3(1), b, q);
+    case Primitive::kStmatrix:
+    case Primitive::kMBarrier:
+    case Primitive::kTmaLoad:
+    case Primitive::kTmaStore:
+    case Primitive::kWgmmaSizes:
+    case Primitive::kWgmmaSwizzles:
+    case Primitive::kWgmmaTypes:
+    case Primitive::kElectOne:
+    case Primitive::kSetmaxnreg: return launch_hopper(primitive, b, q);
   }
   return fp8_sdpa::invalid_argument("no such primitive");
 }

@@ -82,6 +82,8 @@ std::vector<Case> cases() {
   add_thread_cases(all);
   add_matrix_cases(all);
   add_mma_cases(all);
+  add_hopper_cases(all);
+  add_wgmma_cases(all);
   return all;
 }
 
