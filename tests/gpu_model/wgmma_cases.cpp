@@ -26,84 +26,115 @@ WgmmaCodes draw_codes(Draw draw) {
   return codes;
 }
 
-/// The exponent that a factor brings into a product: a subnormal has that of the smallest normal.
-int exponent_of(const Format& format, double x) {
-  return std::max(1 - format.bias(), std::ilogb(x));
-}
+/// The codes of a format as numbers. Computed once: a test program builds the cases whenever it
+/// starts.
+struct Codes {
+  std::array<double, 256> value;
+  /// That a factor brings into a product: a subnormal has that of the smallest normal.
+  std::array<int, 256> exponent;
 
-double truncate(double x, int exponent) {
-  const double unit = std::ldexp(1.0, exponent);
-  return std::trunc(x / unit) * unit;
-}
-
-/// c + sum of a[k] b[k] over one step, as Hopper's tensor cores add (Xie et al., MMA-Sim, arXiv
-/// 2511.10909): exact products, all addends truncated 13 bits below the largest exponent, the sum
-/// to 13 fractional bits.
-double hopper_step(const std::uint8_t* a, const Format& format_a, const std::uint8_t* b,
-                   const Format& format_b, double c) {
-  constexpr int kFractionBits = 13;
-  constexpr int kNone = -1000;
-  int largest = c == 0 ? kNone : std::ilogb(c);
-  for (int k = 0; k < kWgmmaStep; ++k) {
-    const double x = decode(format_a, a[k]);
-    const double y = decode(format_b, b[k]);
-    if (x != 0 && y != 0) {
-      largest = std::max(largest, exponent_of(format_a, x) + exponent_of(format_b, y));
+  explicit Codes(const Format& format) {
+    for (unsigned code = 0; code < 256; ++code) {
+      value[code] = decode(format, code);
+      exponent[code] = std::max(1 - format.bias(), std::ilogb(value[code]));
     }
   }
-  if (largest == kNone) return 0;
-  double sum = truncate(c, largest - kFractionBits);
-  for (int k = 0; k < kWgmmaStep; ++k) {
-    sum += truncate(decode(format_a, a[k]) * decode(format_b, b[k]), largest - kFractionBits);
-  }
-  return sum == 0 ? 0 : truncate(sum, std::ilogb(sum) - kFractionBits);
+};
+
+/// One step of one element.
+struct Step {
+  const std::uint8_t* a;
+  const Codes& codes_a;
+  const std::uint8_t* b;
+  const Codes& codes_b;
+  double c;
+
+  double product(int k) const { return codes_a.value[a[k]] * codes_b.value[b[k]]; }
+};
+
+/// c + the sum of the products, exactly.
+double exact_sum(const Step& step) {
+  double sum = step.c;
+  for (int k = 0; k < kWgmmaStep; ++k) sum += step.product(k);
+  return sum;
 }
 
-/// c + sum of a[k] b[k] over one step, exactly.
-double exact_step(const std::uint8_t* a, const Format& format_a, const std::uint8_t* b,
-                  const Format& format_b, double c) {
-  for (int k = 0; k < kWgmmaStep; ++k) c += decode(format_a, a[k]) * decode(format_b, b[k]);
-  return c;
+/// The same as Hopper's tensor cores add (Xie et al., MMA-Sim, arXiv 2511.10909): exact products,
+/// all addends truncated 13 bits below the largest exponent, the sum to 13 fractional bits.
+double hopper_sum(const Step& step) {
+  constexpr int kFractionBits = 13;
+  constexpr int kNone = -1000;
+  int largest = step.c == 0 ? kNone : std::ilogb(step.c);
+  for (int k = 0; k < kWgmmaStep; ++k) {
+    if (step.product(k) == 0) continue;
+    largest =
+        std::max(largest, step.codes_a.exponent[step.a[k]] + step.codes_b.exponent[step.b[k]]);
+  }
+  if (largest == kNone) return 0;
+  const double unit = std::ldexp(1.0, largest - kFractionBits);
+  double sum = std::trunc(step.c / unit);
+  for (int k = 0; k < kWgmmaStep; ++k) sum += std::trunc(step.product(k) / unit);
+  if (sum == 0) return 0;
+  const double kept = std::ldexp(1.0, std::ilogb(sum) - kFractionBits);
+  return std::trunc(sum / kept) * kept * unit;
 }
 
 /// What the kernels write: A B^T, each twice.
 class Products {
  public:
-  using Step = decltype(&exact_step);
-  Products(const WgmmaCodes& codes, Step step) : codes_(codes), step_(step) {}
+  using Sum = double (*)(const Step&);
+  Products(const WgmmaCodes& codes, Sum sum) : codes_(codes), sum_(sum) {}
 
   std::vector<float> of_sizes() {
-    for (const int n : kWgmmaSizesN) add(n, kWgmmaK, kE4M3, kE4M3);
+    const auto all = product(kWgmmaMaxN, kWgmmaK, kE4M3, kE4M3);
+    for (const int n : kWgmmaSizesN) add(all, kWgmmaMaxN, n);
     return std::move(result_);
   }
   std::vector<float> of_swizzles() {
-    for (const int columns : kWgmmaSwizzlesK) add(kWgmmaSwizzlesN, columns, kE4M3, kE4M3);
+    for (const int columns : kWgmmaSwizzlesK) {
+      add(product(kWgmmaSwizzlesN, columns, kE4M3, kE4M3), kWgmmaSwizzlesN, kWgmmaSwizzlesN);
+    }
     return std::move(result_);
   }
   std::vector<float> of_types() {
     for (const Format* a : {&kE4M3, &kE5M2}) {
-      for (const Format* b : {&kE4M3, &kE5M2}) add(kWgmmaTypesN, kWgmmaK, *a, *b);
+      for (const Format* b : {&kE4M3, &kE5M2}) {
+        add(product(kWgmmaTypesN, kWgmmaK, *a, *b), kWgmmaTypesN, kWgmmaTypesN);
+      }
     }
     return std::move(result_);
   }
 
  private:
-  void add(int n, int columns, const Format& format_a, const Format& format_b) {
-    std::vector<float> one;
-    for (int row = 0; row < kWgmmaM; ++row) {
+  std::vector<float> product(int n, int columns, const Format& format_a,
+                             const Format& format_b) const {
+    const Codes codes_a(format_a);
+    const Codes codes_b(format_b);
+    std::vector<float> all;
+    for (const auto& row : codes_.a) {
       for (int col = 0; col < n; ++col) {
         double sum = 0;
         for (int k = 0; k < columns; k += kWgmmaStep) {
-          sum = step_(&codes_.a[row][k], format_a, &codes_.b[col][k], format_b, sum);
+          sum = sum_({&row[k], codes_a, &codes_.b[col][k], codes_b, sum});
         }
-        one.push_back(static_cast<float>(sum));
+        all.push_back(static_cast<float>(sum));
       }
     }
-    for (int twice = 0; twice < 2; ++twice) result_.insert(result_.end(), one.begin(), one.end());
+    return all;
+  }
+
+  /// The first n of a product's columns, twice.
+  void add(const std::vector<float>& all, int columns, int n) {
+    for (int twice = 0; twice < 2; ++twice) {
+      for (int row = 0; row < kWgmmaM; ++row) {
+        const auto first = all.begin() + row * columns;
+        result_.insert(result_.end(), first, first + n);
+      }
+    }
   }
 
   const WgmmaCodes& codes_;
-  Step step_;
+  Sum sum_;
   std::vector<float> result_;
 };
 
@@ -119,8 +150,8 @@ void add_wgmma_cases(std::vector<Case>& all) {
   // Every finite code of both formats.
   const std::vector<WgmmaCodes> wide = {draw_codes(
       [&] { return static_cast<std::uint8_t>(random.below(0x7c) | random.below(2) << 7); })};
-  const auto exact = [&] { return Products(plain[0], exact_step); };
-  const auto modelled = [&] { return Products(wide[0], hopper_step); };
+  const auto exact = [&] { return Products(plain[0], exact_sum); };
+  const auto modelled = [&] { return Products(wide[0], hopper_sum); };
   all.push_back(
       make_case("wgmma_sizes_exact", Primitive::kWgmmaSizes, plain, exact().of_sizes(), 0));
   all.push_back(
