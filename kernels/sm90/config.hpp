@@ -85,10 +85,7 @@ struct sm90_many {
   static constexpr const char* kName = "sm90_many";
   static constexpr bool serves(int head_dim) { return head_dim == 64; }
   static constexpr Config config(int /*head_dim*/) {
-    return {.row_groups = 4,
-            .tile_n = 96,
-            .stages = 4,
-            .pipeline = Pipeline::kSerial};
+    return {.row_groups = 4, .tile_n = 96, .stages = 4, .pipeline = Pipeline::kSerial};
   }
 };
 
@@ -125,11 +122,8 @@ struct sm90_split2 {
   static constexpr const char* kName = "sm90_split2";
   static constexpr bool serves(int head_dim) { return head_dim == 64; }
   static constexpr Config config(int /*head_dim*/) {
-    return {.row_groups = 2,
-            .key_groups = 2,
-            .tile_n = 96,
-            .stages = 6,
-            .pipeline = Pipeline::kSerial};
+    return {
+        .row_groups = 2, .key_groups = 2, .tile_n = 96, .stages = 8, .pipeline = Pipeline::kSerial};
   }
 };
 

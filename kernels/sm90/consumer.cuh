@@ -20,9 +20,8 @@ namespace fp8_sdpa::sm90 {
 template <class T>
 struct Consumer {
   static constexpr Config kConfig = T::kConfig;
-  static constexpr int kExtraRegisters = T::kExtraRows / 2;
   /// Accumulators of one P V multiply.
-  static constexpr int kFresh = T::kPvColumns / 2 + kExtraRegisters;
+  static constexpr int kFresh = (T::kPvColumns + T::kExtraRows) / 2;
   using Scores = float[T::kScoreRegisters];
   using Weights = std::uint32_t[T::kTileN / kDepth][4];
   using Outputs = float[T::kOutputRegisters];
@@ -32,10 +31,10 @@ struct Consumer {
   Shared<T>& sm;
   int row_group, key_group;
   Operands<T> operands;
-  Ring<T::kStages> key, value;  ///< this warpgroup's next tile, and the one P V is at
-  int first_key = 0;            ///< of the tile at `key`
-  int left = 0;                 ///< tiles of this item from `key` on
-  int unmasked_keys = 0;        ///< keys below this are seen by all of its rows
+  unsigned position = 0;  ///< in the rings of K and V: of the tile whose scores are next
+  int tile = 0;           ///< that tile, in its sequence; negative: none is left
+  int unmasked = 0;       ///< tiles below this are seen whole by all of its rows
+  int first_row = 0;
   Rows rows;
   std::uint32_t queries[kConfig.queries_in_registers ? T::kHeadDim / kDepth : 1][4];
 
@@ -46,76 +45,62 @@ struct Consumer {
         key_group(group / T::kRowGroups),
         operands(shared, row_group) {}
 
-  /// O, m and l of this warpgroup's rows over its tiles. The rings end at the next item's tiles.
-  GPU_FN void run(const Work& work, Outputs& o) {
-    Ring<T::kStages> next = key;
-    next.advance(work.tiles);
-    begin(work);
+  /// O, m and l of this warpgroup's rows over its tiles; `tiles_before` are those of earlier items.
+  GPU_FN void run(const Work& work, unsigned tiles_before, Outputs& o) {
+    begin(work, tiles_before);
 #pragma unroll
     for (int i = 0; i < T::kOutputRegisters; ++i) o[i] = 0.0F;
-    if (left > 0) {
-      if constexpr (kConfig.pipeline == Pipeline::kSerial) {
-        serial(o);
-      } else if constexpr (kConfig.pipeline == Pipeline::kOverlap) {
-        overlap(o);
-      } else {
-        deep(o);
-      }
+    if (tile < 0) return;
+    if constexpr (kConfig.pipeline == Pipeline::kSerial) {
+      serial(o);
+    } else if constexpr (kConfig.pipeline == Pipeline::kOverlap) {
+      overlap(o);
+    } else {
+      deep(o);
     }
-    key = value = next;
   }
 
  private:
   GPU_FN static void release(gpu::MBarrier& empty) {
     if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(empty);
   }
-  GPU_FN void wait_keys() { gpu::mbarrier_wait(sm.key_full[key.slot], key.full()); }
-  GPU_FN void release_keys() { release(sm.key_empty[key.slot]); }
-  GPU_FN void wait_values() { gpu::mbarrier_wait(sm.value_full[value.slot], value.full()); }
-  GPU_FN void release_values() { release(sm.value_empty[value.slot]); }
-  template <class R>
-  GPU_FN static void to_next(R& ring) {
-    if constexpr (T::kKeyGroups == 1) {
-      ring.next();
-    } else {
-      ring.advance(T::kKeyGroups);
-    }
+  /// `at` is a position in the rings.
+  GPU_FN void wait_keys(unsigned at) {
+    gpu::mbarrier_wait(sm.key_full[slot_of<T::kStages>(at)], full_parity<T::kStages>(at));
+  }
+  GPU_FN void release_keys(unsigned at) {
+    release(sm.key_empty[slot_of<T::kStages>(at)]);
+  }
+  GPU_FN void wait_values(unsigned at) {
+    gpu::mbarrier_wait(sm.value_full[slot_of<T::kStages>(at)], full_parity<T::kStages>(at));
+  }
+  GPU_FN void release_values(unsigned at) {
+    release(sm.value_empty[slot_of<T::kStages>(at)]);
+  }
+  GPU_FN void next() {
+    position += T::kKeyGroups;
+    tile -= T::kKeyGroups;
   }
 
   /// The place of this warpgroup in the item; tiles that none of its rows sees are passed over.
-  GPU_FN void begin(const Work& work) {
-    const int lane = gpu::lane_idx();
-    const int first_row = work.first_row + row_group * kWarpgroupRows;
-    const int row = first_row + gpu::warp_idx() % 4 * 16 + lane / 4;
+  GPU_FN void begin(const Work& work, unsigned tiles_before) {
+    first_row = work.first_row + row_group * kWarpgroupRows;
     const int last = first_row + kWarpgroupRows - 1;
     const int seen = first_row < p.seq_q ? key_limit(p, last < p.seq_q ? last : p.seq_q - 1) : 0;
-    unmasked_keys = key_limit(p, first_row);
+    unmasked = key_limit(p, first_row) / T::kTileN;
     rows = Rows{};
-    const int query_head = work.batch * p.heads_q + work.head;
-    rows.scale = p.descale_q[query_head] *
+    rows.scale = p.descale_q[work.batch * p.heads_q + work.head] *
                  p.descale_k[work.batch * p.heads_kv + work.kv_head] * p.softmax_scale_log2;
-    rows.limit[0] = key_limit(p, row) - lane % 4 * 2;
-    rows.limit[1] = key_limit(p, row + 8) - lane % 4 * 2;
-    key.advance(key_group);
-    value = key;
-    const int own_tiles = work.tiles - key_group;
-    left = own_tiles > 0 ? (own_tiles + T::kKeyGroups - 1) / T::kKeyGroups : 0;
-    first_key = (work.tiles - 1 - key_group) * T::kTileN;
-    while (left > 0 && first_key >= seen) {
+    position = tiles_before + key_group;
+    tile = work.tiles - 1 - key_group;
+    for (; tile * T::kTileN >= seen && tile >= 0; next()) {
       if constexpr (kConfig.ping_pong) take_turn();
-      wait_keys();
-      release_keys();
-      wait_values();
-      release_values();
+      wait_keys(position);
+      release_keys(position);
+      wait_values(position);
+      release_values(position);
       if constexpr (kConfig.ping_pong) pass_turn();
-      next_keys();
-      to_next(value);
     }
-  }
-  GPU_FN void next_keys() {
-    to_next(key);
-    first_key -= T::kKeyGroups * T::kTileN;
-    --left;
   }
 
   /// Named barriers 1 and up: the turn of row group i - 1.
@@ -130,24 +115,35 @@ struct Consumer {
     gpu::pin_registers(s);
     gpu::wgmma_fence();
     if constexpr (kConfig.queries_in_registers) {
-      operands.scores(queries, key.slot, s);
+      operands.scores(queries, slot_of<T::kStages>(position), s);
     } else {
-      operands.scores(key.slot, s);
+      operands.scores(slot_of<T::kStages>(position), s);
     }
     gpu::wgmma_commit();
   }
   /// Columns from `column` on, into accumulators of their own or into O.
   template <int kRegisters>
-  GPU_FN void issue_outputs(const Weights& weights, int column, float (&o)[kRegisters]) const {
+  GPU_FN void issue_outputs(const Weights& weights, unsigned at, int column,
+                            float (&o)[kRegisters]) const {
     gpu::pin_registers(o);
     gpu::wgmma_fence();
-    operands.outputs(weights, value.slot, column, !kConfig.two_level, o);
+    operands.outputs(weights, slot_of<T::kStages>(at), column, !kConfig.two_level, o);
     gpu::wgmma_commit();
   }
-  GPU_FN void weigh(Scores& s) {
+  /// Masks the scores of tile `at_tile`, which are in s, and takes in their maxima.
+  GPU_FN void begin_softmax(Scores& s, int at_tile, float (&rescale)[2]) {
     gpu::pin_registers(s);
-    if (first_key + T::kTileN > unmasked_keys) mask_scores(s, first_key, rows);
-    softmax<!kConfig.ones_column>(s, rows);
+    if (at_tile >= unmasked) {
+      const int lane = gpu::lane_idx();
+      const int row = first_row + gpu::warp_idx() % 4 * 16 + lane / 4;
+      const int first_key = at_tile * T::kTileN + lane % 4 * 2;
+      const int left[2] = {key_limit(p, row) - first_key, key_limit(p, row + 8) - first_key};
+      mask_scores(s, left);
+    }
+    grow_max(s, rows, rescale);
+  }
+  GPU_FN void end_softmax(Scores& s, Weights& weights) {
+    exponentiate<!kConfig.ones_column>(s, rows, weights);
   }
   /// O = O rescale + O' in columns from `column` on.
   GPU_FN void add(Fresh& fresh, const float (&rescale)[2], int column, Outputs& o) {
@@ -160,160 +156,169 @@ struct Consumer {
     if constexpr (kConfig.ones_column) {
       // Column head_dim, of ones, is with the lanes of t = 0; what others add up is not used.
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        rows.sum[h] = gpu::fma(rows.sum[h], rescale[h], fresh[T::kPvColumns / 2 + 2 * h]);
-      }
+      for (int h = 0; h < 2; ++h) rows.sum[h] += fresh[T::kPvColumns / 2 + 2 * h];
     }
   }
   GPU_FN static void rescale_outputs(const float (&rescale)[2], Outputs& o) {
 #pragma unroll
     for (int i = 0; i < T::kOutputRegisters; ++i) o[i] *= rescale[i / 2 % 2];
   }
-  /// All of P V of the tile at `value`, waited for.
-  GPU_FN void finish_outputs(const Weights& weights, const float (&rescale)[2], int from_column,
-                             Outputs& o) {
+  /// P V of the tile at `at`, columns from `from_column` on, waited for and added.
+  GPU_FN void finish_outputs(const Weights& weights, unsigned at, const float (&rescale)[2],
+                             int from_column, Outputs& o) {
     if constexpr (kConfig.two_level) {
 #pragma unroll
       for (int column = from_column; column < T::kHeadDim; column += T::kPvColumns) {
         Fresh fresh;
-        issue_outputs(weights, column, fresh);
+        issue_outputs(weights, at, column, fresh);
         gpu::wgmma_wait<0>();
         add(fresh, rescale, column, o);
       }
     } else {
-      issue_outputs(weights, 0, o);
+      issue_outputs(weights, at, 0, o);
       gpu::wgmma_wait<0>();
       gpu::pin_registers(o);
     }
   }
 
   GPU_FN void serial(Outputs& o) {
-    for (; left > 0; next_keys()) {
+    for (; tile >= 0; next()) {
       Scores s;
       Weights weights;
-      wait_keys();
+      float rescale[2];
+      wait_keys(position);
       issue_scores(s);
       gpu::wgmma_wait<0>();
-      release_keys();
-      weigh(s);
-      pack_weights(s, weights);
-      if constexpr (!kConfig.two_level) rescale_outputs(rows.rescale, o);
-      wait_values();
-      finish_outputs(weights, rows.rescale, 0, o);
-      release_values();
-      to_next(value);
+      release_keys(position);
+      begin_softmax(s, tile, rescale);
+      end_softmax(s, weights);
+      if constexpr (!kConfig.two_level) rescale_outputs(rescale, o);
+      wait_values(position);
+      finish_outputs(weights, position, rescale, 0, o);
+      release_values(position);
     }
   }
 
   GPU_FN void overlap(Outputs& o) {
     Weights weights;
-    float rescale[2];
+    float rescale[2];  // of the tile whose weights these are
     {
       Scores s;
       if constexpr (kConfig.ping_pong) take_turn();
-      wait_keys();
+      wait_keys(position);
       issue_scores(s);
       if constexpr (kConfig.ping_pong) pass_turn();
       gpu::wgmma_wait<0>();
-      release_keys();
-      weigh(s);
-      pack_weights(s, weights);
-      next_keys();
+      release_keys(position);
+      begin_softmax(s, tile, rescale);
+      end_softmax(s, weights);
+      next();
     }
-    for (; left > 0; next_keys()) {
+    for (; tile >= 0; next()) {
       Scores s;
-      rescale[0] = rows.rescale[0];
-      rescale[1] = rows.rescale[1];
+      float new_rescale[2];
+      const unsigned before = position - T::kKeyGroups;
       if constexpr (kConfig.ping_pong) take_turn();
-      wait_keys();
+      wait_keys(position);
       issue_scores(s);
-      wait_values();
+      wait_values(before);
       if constexpr (kConfig.two_level) {
         Fresh fresh;
-        issue_outputs(weights, 0, fresh);
+        issue_outputs(weights, before, 0, fresh);
         if constexpr (kConfig.ping_pong) pass_turn();
         gpu::wgmma_wait<1>();
-        release_keys();
-        weigh(s);
+        release_keys(position);
+        begin_softmax(s, tile, new_rescale);
         gpu::wgmma_wait<0>();
         add(fresh, rescale, 0, o);
-        finish_outputs(weights, rescale, T::kPvColumns, o);
+        finish_outputs(weights, before, rescale, T::kPvColumns, o);
       } else {
-        issue_outputs(weights, 0, o);
+        issue_outputs(weights, before, 0, o);
         if constexpr (kConfig.ping_pong) pass_turn();
         gpu::wgmma_wait<1>();
-        release_keys();
-        weigh(s);
+        release_keys(position);
+        begin_softmax(s, tile, new_rescale);
         gpu::wgmma_wait<0>();
         gpu::pin_registers(o);
-        rescale_outputs(rows.rescale, o);
+        rescale_outputs(new_rescale, o);
       }
-      release_values();
-      to_next(value);
-      pack_weights(s, weights);
+      release_values(before);
+      end_softmax(s, weights);
+      rescale[0] = new_rescale[0];
+      rescale[1] = new_rescale[1];
     }
-    wait_values();
-    finish_outputs(weights, rows.rescale, 0, o);
-    release_values();
+    wait_values(position - T::kKeyGroups);
+    finish_outputs(weights, position - T::kKeyGroups, rescale, 0, o);
+    release_values(position - T::kKeyGroups);
   }
 
-  /// One tile whose scores are on their way to s; `next` gets those of the tile after.
+  /// The tile before `position`, whose scores are on their way to s, as P V of the one before is to
+  /// `fresh`; `next_s` gets the scores of the tile at `position`, if there is one.
   template <bool kHasNext>
-  GPU_FN void deep_step(Scores& s, Scores& next, Weights& weights, Fresh& fresh,
-                        float (&rescale)[2], bool has_previous, Outputs& o) {
-    Ring<T::kStages> own = key;
-    const int own_first_key = first_key;
-    next_keys();
+  GPU_FN void deep_step(Scores& s, Scores& next_s, Weights& weights, Fresh& fresh,
+                        float (&rescale)[2], Outputs& o) {
+    const unsigned at = position - T::kKeyGroups;
+    float new_rescale[2];
     if constexpr (kHasNext) {
-      wait_keys();
-      issue_scores(next);
+      wait_keys(position);
+      issue_scores(next_s);
       gpu::wgmma_wait<2>();
     } else {
       gpu::wgmma_wait<1>();
     }
-    release(sm.key_empty[own.slot]);
-    gpu::pin_registers(s);
-    if (own_first_key + T::kTileN > unmasked_keys) mask_scores(s, own_first_key, rows);
-    softmax<!kConfig.ones_column>(s, rows);
+    release_keys(at);
+    begin_softmax(s, tile + T::kKeyGroups, new_rescale);
     gpu::wgmma_wait<kHasNext ? 1 : 0>();
     add(fresh, rescale, 0, o);
-    if (has_previous) {
-      release_values();
-      to_next(value);
-    }
-    rescale[0] = rows.rescale[0];
-    rescale[1] = rows.rescale[1];
-    pack_weights(s, weights);
-    wait_values();
-    issue_outputs(weights, 0, fresh);
+    release_values(at - T::kKeyGroups);
+    end_softmax(s, weights);
+    rescale[0] = new_rescale[0];
+    rescale[1] = new_rescale[1];
+    wait_values(at);
+    issue_outputs(weights, at, 0, fresh);
+    next();
   }
 
   GPU_FN void deep(Outputs& o) {
     static_assert(kConfig.pipeline != Pipeline::kDeep || (kConfig.two_level && T::kPvChunks == 1));
     Scores even, odd;
     Weights weights;
-    Fresh fresh = {};
-    float rescale[2] = {0.0F, 0.0F};
-    bool has_previous = false;
-    wait_keys();
+    float rescale[2];
+    wait_keys(position);
     issue_scores(even);
-    gpu::wgmma_commit();  // in the place of the first tile's predecessor
-    while (true) {
-      if (left == 1) {
-        deep_step<false>(even, odd, weights, fresh, rescale, has_previous, o);
-        break;
+    next();
+    if (tile >= 0) {
+      wait_keys(position);
+      issue_scores(odd);
+      gpu::wgmma_wait<1>();
+    } else {
+      gpu::wgmma_wait<0>();
+    }
+    release_keys(position - T::kKeyGroups);
+    begin_softmax(even, tile + T::kKeyGroups, rescale);
+    end_softmax(even, weights);
+    Fresh fresh;
+    wait_values(position - T::kKeyGroups);
+    issue_outputs(weights, position - T::kKeyGroups, 0, fresh);
+    if (tile >= 0) {
+      next();
+      while (true) {
+        if (tile < 0) {
+          deep_step<false>(odd, even, weights, fresh, rescale, o);
+          break;
+        }
+        deep_step<true>(odd, even, weights, fresh, rescale, o);
+        if (tile < 0) {
+          deep_step<false>(even, odd, weights, fresh, rescale, o);
+          break;
+        }
+        deep_step<true>(even, odd, weights, fresh, rescale, o);
       }
-      deep_step<true>(even, odd, weights, fresh, rescale, has_previous, o);
-      has_previous = true;
-      if (left == 1) {
-        deep_step<false>(odd, even, weights, fresh, rescale, has_previous, o);
-        break;
-      }
-      deep_step<true>(odd, even, weights, fresh, rescale, has_previous, o);
+      position -= T::kKeyGroups;
     }
     gpu::wgmma_wait<0>();
     add(fresh, rescale, 0, o);
-    release_values();
+    release_values(position - T::kKeyGroups);
   }
 };
 

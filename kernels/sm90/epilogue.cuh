@@ -18,10 +18,10 @@ GPU_FN void finish_rows(const Rows& rows, float v_descale, RowResults& results) 
   for (int h = 0; h < 2; ++h) {
     const float l = rows.sum[h];
     results.scale[h] = l == 0.0F ? 0.0F : v_descale / l;
-    results.lse[h] = l == 0.0F ? -INFINITY
-                               : (gpu::fma(rows.max[h], rows.scale, -kLog2WeightScale) +
-                                  gpu::log2_approx(l)) *
-                                     attention::kLn2;
+    results.lse[h] =
+        l == 0.0F ? -INFINITY
+                  : (gpu::fma(rows.max[h], rows.scale, -kLog2WeightScale) + gpu::log2_approx(l)) *
+                        attention::kLn2;
   }
 }
 
@@ -111,8 +111,8 @@ struct Epilogue {
     const int t = lane % 4;
     const bool odd = t % 2 != 0;
     const int first_column = key_group * kShare * 2 + (odd ? 8 + 2 * (t - 1) : 2 * t);
-    const int first_row = work.first_row + row_group * kWarpgroupRows +
-                          gpu::warp_idx() % 4 * 16 + lane / 4;
+    const int first_row =
+        work.first_row + row_group * kWarpgroupRows + gpu::warp_idx() % 4 * 16 + lane / 4;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = first_row + 8 * h;

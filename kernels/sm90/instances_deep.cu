@@ -5,7 +5,7 @@
 namespace fp8_sdpa::sm90 {
 
 template Status prepare<tag::sm90_deep, gpu::kBackend>(const Problem&, const Device&,
-                                                     detail::PlanState&);
+                                                       detail::PlanState&);
 template Status launch<tag::sm90_deep, gpu::kBackend>(const detail::PlanState&, const gpu::Queue&);
 
 }  // namespace fp8_sdpa::sm90

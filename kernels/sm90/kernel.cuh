@@ -34,7 +34,8 @@ struct Kernel {
 
   GPU_FN static void run(const Params& p, Shared& sm) {
     initialise(p, sm);
-    const int warpgroup = gpu::warp_idx() / 4;
+    // From one lane, so that the compiler knows it is the same in all.
+    const int warpgroup = gpu::shfl(gpu::warp_idx() / 4, 0);
     if (warpgroup == 0) {
       gpu::setmaxnreg_dec<kRegisters.producer>();
       produce(p, sm);
@@ -86,55 +87,55 @@ struct Kernel {
   GPU_FN static void produce(const Params& p, Shared& sm) {
     const int warp = gpu::warp_idx();
     if (warp == 0) {
-      if (gpu::lane_idx() == 0) Loader<T>{p, sm, {}, {}, {}}.run();
+      if (gpu::lane_idx() == 0) Loader<T>{p, sm}.run();
     } else {
-      Transposer<T>{p, sm, warp - 1, {}, {}}.run();
+      Transposer<T>{p, sm, warp - 1}.run();
     }
   }
 
   GPU_FN static void consume(const Params& p, Shared& sm, int group) {
     Consumer<T> consumer(p, sm, group);
     const Epilogue<T> epilogue{p, sm, consumer.row_group, consumer.key_group};
-    Ring<1> query;
+    unsigned tiles_before = 0;
+    unsigned items_before = 0;
     if constexpr (T::kConfig.ping_pong) {
       // The first turn is row group 0's.
       if (consumer.row_group == T::kRowGroups - 1) {
         gpu::named_barrier_arrive(1, 2 * kWarpgroupThreads);
       }
     }
-    for (int round = 0;; ++round) {
-      if (round * static_cast<int>(gpu::grid_dim().x) >= p.items) return;
-      const int item = item_of_round(round);
-      if (item >= p.items) continue;
-      const Work work = locate<T::kTileM, T::kTileN>(p, item);
+    for_each_item(p, [&](int item) {
       typename Consumer<T>::Outputs o;
+      const Work work = locate<T::kTileM, T::kTileN>(p, item);
       if constexpr (T::kConfig.queries_in_registers) {
         load_queries(p, work, consumer);
-        consumer.run(work, o);
+        consumer.run(work, tiles_before, o);
       } else {
-        if (work.tiles > 0) gpu::mbarrier_wait(sm.query_full, query.full());
-        consumer.run(work, o);
-        if (work.tiles > 0) {
-          if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.query_empty);
-          query.next();
-        }
+        if (work.tiles > 0) gpu::mbarrier_wait(sm.query_full, full_parity<1>(items_before));
+        consumer.run(work, tiles_before, o);
+        if (work.tiles > 0 && gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.query_empty);
       }
-      epilogue.run(work, consumer.rows, o);
-    }
+      tiles_before += static_cast<unsigned>(work.tiles);
+      if (work.tiles > 0) ++items_before;
+      // Found again rather than kept: the loop over keys has no register to spare.
+      std::uint32_t same_item[1] = {static_cast<std::uint32_t>(item)};
+      gpu::pin_registers(same_item);
+      epilogue.run(locate<T::kTileM, T::kTileN>(p, static_cast<int>(same_item[0])), consumer.rows,
+                   o);
+    });
   }
 
   /// A operands of Q K^T straight from global memory; zeros past the last row.
   GPU_FN static void load_queries(const Params& p, const Work& work, Consumer<T>& consumer) {
     const int lane = gpu::lane_idx();
-    const int first_row = work.first_row + consumer.row_group * kWarpgroupRows +
-                          gpu::warp_idx() % 4 * 16 + lane / 4;
+    const int first_row =
+        work.first_row + consumer.row_group * kWarpgroupRows + gpu::warp_idx() % 4 * 16 + lane / 4;
 #pragma unroll
     for (int i = 0; i < kHeadDim / kDepth * 4; ++i) {
       const int row = first_row + 8 * (i % 2);
       const int column = i / 4 * kDepth + i / 2 % 2 * 16 + lane % 4 * 4;
-      const std::uint8_t* from = attention::row_pointer(p.q_codes, p.q_strides, work.batch,
-                                                        work.head, row) +
-                                 column;
+      const std::uint8_t* from =
+          attention::row_pointer(p.q_codes, p.q_strides, work.batch, work.head, row) + column;
       consumer.queries[i / 4][i % 4] =
           row < p.seq_q ? *reinterpret_cast<const std::uint32_t*>(from) : 0;
     }

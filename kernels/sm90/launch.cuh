@@ -58,8 +58,7 @@ inline int heads_per_pass(const Problem& p) {
   const std::int64_t kv_head = 2 * p.seq_kv * p.head_dim;
   const std::int64_t shared_by = p.heads_q / p.heads_kv;
   const std::int64_t pairs = std::max<std::int64_t>(1, kBytes / kv_head) * shared_by;
-  return static_cast<int>(
-      std::min<std::int64_t>(pairs, std::int64_t{p.batch} * p.heads_q));
+  return static_cast<int>(std::min<std::int64_t>(pairs, std::int64_t{p.batch} * p.heads_q));
 }
 
 template <class T>
@@ -72,11 +71,11 @@ Status prepare_params(const Problem& p, Params& params) {
                      p.heads_q, p.batch, T::kTileM,  Shared::Queries::kPanelBytes};
   const MapRequest k{&p.k,       p.seq_kv, p.head_dim, p.k.stride_seq,
                      p.heads_kv, p.batch,  T::kTileN,  Keys::kPanelBytes};
-  const MapRequest v =
-      transposed ? MapRequest{&p.v,       p.head_dim, p.seq_kv,    p.v.stride_dim,
-                              p.heads_kv, p.batch,    T::kHeadDim, Values::kPanelBytes}
-                 : MapRequest{&p.v,       p.seq_kv, p.head_dim, p.v.stride_seq,
-                              p.heads_kv, p.batch,  T::kTileN,  Keys::kPanelBytes};
+  const MapRequest v = transposed
+                           ? MapRequest{&p.v,       p.head_dim, p.seq_kv,    p.v.stride_dim,
+                                        p.heads_kv, p.batch,    T::kHeadDim, Values::kPanelBytes}
+                           : MapRequest{&p.v,       p.seq_kv, p.head_dim, p.v.stride_seq,
+                                        p.heads_kv, p.batch,  T::kTileN,  Keys::kPanelBytes};
   if (Status s = encode(q, params.q, params.q_steps); !s.ok()) return s;
   if (Status s = encode(k, params.k, params.k_steps); !s.ok()) return s;
   if (Status s = encode(v, params.v, params.v_steps); !s.ok()) return s;

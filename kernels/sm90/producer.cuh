@@ -36,58 +36,53 @@ GPU_FN void load_rows(TileType& tile, const gpu::TensorMap& map, gpu::MBarrier& 
 /// The thread that issues all loads, in the order in which consumers want them.
 template <class T>
 struct Loader {
+  static constexpr int kLandings = Shared<T>::kLandings;
   const Params& p;
   Shared<T>& sm;
-  Ring<1> query;
-  Ring<T::kStages> stage;
-  Ring<Shared<T>::kLandings> landing;
+  unsigned tiles_before = 0;  ///< of earlier items
+  unsigned items_before = 0;  ///< with keys
 
   GPU_FN void run() {
-    for (int round = 0;; ++round) {
-      const int item = item_of_round(round);
-      if (round * static_cast<int>(gpu::grid_dim().x) >= p.items) return;
-      if (item >= p.items) continue;
-      load(locate<T::kTileM, T::kTileN>(p, item));
-    }
+    for_each_item(p, [this](int item) { load(locate<T::kTileM, T::kTileN>(p, item)); });
   }
 
  private:
   GPU_FN void load(const Work& work) {
     if (work.tiles == 0) return;
     if constexpr (!T::kConfig.queries_in_registers) {
-      gpu::mbarrier_wait(sm.query_empty, query.empty());
+      gpu::mbarrier_wait(sm.query_empty, empty_parity<1>(items_before));
       gpu::mbarrier_arrive_expect_tx(sm.query_full, sizeof(sm.queries));
       load_rows(sm.queries, p.q, sm.query_full, work.first_row,
                 place(p.q_steps, work.head, work.batch));
-      query.next();
     }
+    ++items_before;
     const MapPlace k_at = place(p.k_steps, work.kv_head, work.batch);
     const MapPlace v_at = place(p.v_steps, work.kv_head, work.batch);
-    for (int tile = work.tiles - 1; tile >= 0; --tile) {
-      gpu::mbarrier_wait(sm.key_empty[stage.slot], stage.empty());
-      gpu::mbarrier_arrive_expect_tx(sm.key_full[stage.slot], sizeof(sm.keys[0]));
-      load_rows(sm.keys[stage.slot], p.k, sm.key_full[stage.slot], tile * T::kTileN, k_at);
+    for (int tile = work.tiles - 1; tile >= 0; --tile, ++tiles_before) {
+      const int slot = slot_of<T::kStages>(tiles_before);
+      gpu::mbarrier_wait(sm.key_empty[slot], empty_parity<T::kStages>(tiles_before));
+      gpu::mbarrier_arrive_expect_tx(sm.key_full[slot], sizeof(sm.keys[0]));
+      load_rows(sm.keys[slot], p.k, sm.key_full[slot], tile * T::kTileN, k_at);
       if (p.v_transposed) {
         load_transposed(tile, v_at);
-      } else {
-        gpu::mbarrier_wait(sm.landing_empty[landing.slot], landing.empty());
-        gpu::mbarrier_arrive_expect_tx(sm.landing_full[landing.slot], sizeof(sm.landing[0]));
-        load_rows(sm.landing[landing.slot], p.v, sm.landing_full[landing.slot], tile * T::kTileN,
-                  v_at);
-        landing.next();
+        continue;
       }
-      stage.next();
+      const int landing = slot_of<kLandings>(tiles_before);
+      gpu::mbarrier_wait(sm.landing_empty[landing], empty_parity<kLandings>(tiles_before));
+      gpu::mbarrier_arrive_expect_tx(sm.landing_full[landing], sizeof(sm.landing[0]));
+      load_rows(sm.landing[landing], p.v, sm.landing_full[landing], tile * T::kTileN, v_at);
     }
   }
 
   GPU_FN void load_transposed(int tile, const MapPlace& at) {
     using Values = typename Shared<T>::Values;
-    gpu::mbarrier_wait(sm.value_empty[stage.slot], stage.empty());
-    gpu::MBarrier& full = sm.landing_full[stage.slot];
+    const int slot = slot_of<T::kStages>(tiles_before);
+    gpu::mbarrier_wait(sm.value_empty[slot], empty_parity<T::kStages>(tiles_before));
+    gpu::MBarrier& full = sm.landing_full[slot];
     gpu::mbarrier_arrive_expect_tx(full, T::kHeadDim * T::kTileN);
 #pragma unroll
     for (int i = 0; i < Values::kPanels; ++i) {
-      gpu::tma_load_4d(sm.values[stage.slot].bytes[i], p.v, full,
+      gpu::tma_load_4d(sm.values[slot].bytes[i], p.v, full,
                        tile * T::kTileN + i * Values::kPanelBytes, 0, at.head, at.batch);
     }
   }
@@ -98,42 +93,46 @@ template <class T>
 struct Transposer {
   using Keys = typename Shared<T>::Keys;
   using Values = typename Shared<T>::Values;
+  static constexpr int kLandings = Shared<T>::kLandings;
   const Params& p;
   Shared<T>& sm;
   int warp;
-  Ring<T::kStages> stage;
-  Ring<Shared<T>::kLandings> landing;
+  unsigned position = 0;
 
   GPU_FN void run() {
-    for (int round = 0;; ++round) {
-      const int item = item_of_round(round);
-      if (round * static_cast<int>(gpu::grid_dim().x) >= p.items) return;
-      if (item >= p.items) continue;
+    for_each_item(p, [this](int item) {
       const int tiles = locate<T::kTileM, T::kTileN>(p, item).tiles;
-      for (int i = 0; i < tiles; ++i) {
+      for (int i = 0; i < tiles; ++i, ++position) {
         if (p.v_transposed) {
-          gpu::mbarrier_wait(sm.landing_full[stage.slot], stage.full());
-          interleave(sm.values[stage.slot]);
+          rearrange_in_place();
         } else {
-          gpu::mbarrier_wait(sm.value_empty[stage.slot], stage.empty());
-          gpu::mbarrier_wait(sm.landing_full[landing.slot], landing.full());
-          transpose(sm.landing[landing.slot], sm.values[stage.slot]);
+          transpose_tile();
         }
-        publish();
       }
-    }
+    });
   }
 
  private:
-  GPU_FN void publish() {
+  GPU_FN void transpose_tile() {
+    const int slot = slot_of<T::kStages>(position);
+    const int landing = slot_of<kLandings>(position);
+    gpu::mbarrier_wait(sm.value_empty[slot], empty_parity<T::kStages>(position));
+    gpu::mbarrier_wait(sm.landing_full[landing], full_parity<kLandings>(position));
+    transpose(sm.landing[landing], sm.values[slot]);
     gpu::fence_proxy_async();
     gpu::sync_warp();
     if (gpu::lane_idx() == 0) {
-      gpu::mbarrier_arrive(sm.value_full[stage.slot]);
-      if (!p.v_transposed) gpu::mbarrier_arrive(sm.landing_empty[landing.slot]);
+      gpu::mbarrier_arrive(sm.value_full[slot]);
+      gpu::mbarrier_arrive(sm.landing_empty[landing]);
     }
-    landing.next();
-    stage.next();
+  }
+  GPU_FN void rearrange_in_place() {
+    const int slot = slot_of<T::kStages>(position);
+    gpu::mbarrier_wait(sm.landing_full[slot], full_parity<T::kStages>(position));
+    interleave(sm.values[slot]);
+    gpu::fence_proxy_async();
+    gpu::sync_warp();
+    if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.value_full[slot]);
   }
 
   /// 32 keys x 16 dims at a time. A lane gets, of keys 8 i + 2t and + 1, dims 2g and 2g + 1, and
@@ -142,7 +141,7 @@ struct Transposer {
     constexpr int kKeyBlocks = T::kTileN / 32;
     constexpr int kUnits = kKeyBlocks * (T::kHeadDim / 16);
     const int lane = gpu::lane_idx();
-#pragma unroll 2
+#pragma unroll 1
     for (int unit = warp; unit < kUnits; unit += T::kTransposers) {
       const int key = unit % kKeyBlocks * 32;
       const int dim = unit / kKeyBlocks * 16;
@@ -150,10 +149,9 @@ struct Transposer {
       gpu::ldmatrix_x4_trans(r, from.at(key + lane, dim));
       constexpr std::uint32_t kEvenDim = 0x6420;
       constexpr std::uint32_t kOddDim = 0x7531;
-      const std::uint32_t words[4] = {gpu::prmt(r[0], r[1], kEvenDim),
-                                      gpu::prmt(r[2], r[3], kEvenDim),
-                                      gpu::prmt(r[0], r[1], kOddDim),
-                                      gpu::prmt(r[2], r[3], kOddDim)};
+      const std::uint32_t words[4] = {
+          gpu::prmt(r[0], r[1], kEvenDim), gpu::prmt(r[2], r[3], kEvenDim),
+          gpu::prmt(r[0], r[1], kOddDim), gpu::prmt(r[2], r[3], kOddDim)};
       // Matrix i is dims 2 j + i / 2, positions 16 (i % 2) .. + 15; lane 8 i + j names its row j.
       const int row = dim + lane % 8 * 2 + lane / 16;
       gpu::stmatrix_x4(to.at(row, key + lane / 8 % 2 * 16), words);

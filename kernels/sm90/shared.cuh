@@ -63,8 +63,8 @@ struct Traits {
   static constexpr int kRowGroups = kConfig.row_groups;
   static constexpr int kKeyGroups = kConfig.key_groups;
 
-  static constexpr int kScoreRegisters = kTileN / 2;   ///< S, fp32
-  static constexpr int kOutputRegisters = kD / 2;      ///< O, fp32
+  static constexpr int kScoreRegisters = kTileN / 2;  ///< S, fp32
+  static constexpr int kOutputRegisters = kD / 2;     ///< O, fp32
   /// Columns of O that one P V multiply does, and how many make O.
   static constexpr int kPvColumns = kConfig.pv_columns > 0 ? kConfig.pv_columns : kD;
   static constexpr int kPvChunks = kD / kPvColumns;
@@ -74,6 +74,7 @@ struct Traits {
   /// Warps of the producer warpgroup that bring V into its place; one issues TMA.
   static constexpr int kTransposers = 3;
 
+  static_assert((kStages & (kStages - 1)) == 0);
   static_assert(kTileN % 32 == 0 && kTileN <= 256);
   static_assert(kD % kPvColumns == 0);
   static_assert(!kConfig.ones_column || (kConfig.two_level && kPvChunks == 1));
@@ -123,31 +124,20 @@ struct Shared {
   gpu::MBarrier landing_empty[kLandings];
 };
 
-/// A place in a ring of kSlots, and how often the ring has been gone round.
+/// The slot of the `position`-th use of a ring, counted over all work items, and the parity of the
+/// phase that fills it; the phase that emptied it before has the other parity.
 template <int kSlots>
-struct Ring {
-  int slot = 0;
-  int round = 0;  ///< parity
-
-  GPU_FN void advance(int steps) {
-    slot += steps;
-    if constexpr (kSlots > 1) {
-      round ^= slot / kSlots & 1;
-      slot %= kSlots;
-    } else {
-      round ^= slot & 1;
-      slot = 0;
-    }
-  }
-  GPU_FN void next() {
-    if (++slot == kSlots) {
-      slot = 0;
-      round ^= 1;
-    }
-  }
-  /// Parity of the phase that fills this slot, and of the one that emptied it before.
-  GPU_FN int full() const { return round; }
-  GPU_FN int empty() const { return round ^ 1; }
-};
+GPU_FN int slot_of(unsigned position) {
+  static_assert((kSlots & (kSlots - 1)) == 0, "positions wrap around at a power of two");
+  return static_cast<int>(position % kSlots);
+}
+template <int kSlots>
+GPU_FN int full_parity(unsigned position) {
+  return static_cast<int>(position / kSlots % 2);
+}
+template <int kSlots>
+GPU_FN int empty_parity(unsigned position) {
+  return full_parity<kSlots>(position) ^ 1;
+}
 
 }  // namespace fp8_sdpa::sm90

@@ -56,11 +56,15 @@ GPU_FN int key_limit(const Params& p, int row) {
   return limit < 0 ? 0 : limit > p.seq_kv ? p.seq_kv : limit;
 }
 
-/// The `round`-th item of this block, or one past the last.
-GPU_FN int item_of_round(int round) {
+/// Calls `call(item)` for the items of this block, in order.
+template <class Call>
+GPU_FN void for_each_item(const Params& p, const Call& call) {
   const int blocks = static_cast<int>(gpu::grid_dim().x);
-  const int block = static_cast<int>(gpu::block_idx().x);
-  return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+  int in_round = static_cast<int>(gpu::block_idx().x);
+  for (int first = 0; first < p.items; first += blocks) {
+    if (first + in_round < p.items) call(first + in_round);
+    in_round = blocks - 1 - in_round;
+  }
 }
 
 template <int kTileM, int kTileN>
