@@ -126,12 +126,15 @@ class WgmmaLauncher {
             gpu::Fp8 kB = gpu::Fp8::kE4M3>
   void launch() {
     if (!status_.ok()) return;
-    status_ = gpu::launch<Wgmma<kN, kColumns, kSwizzle, kA, kB>>(dim3(1), buffers_, queue_);
+    keep(gpu::launch<Wgmma<kN, kColumns, kSwizzle, kA, kB>>(dim3(1), buffers_, queue_));
     buffers_.out = static_cast<float*>(buffers_.out) + 2 * kWgmmaM * kN;
   }
   const fp8_sdpa::Status& status() const { return status_; }
 
  private:
+  /// No assignment: nvcc takes its result for a Status that is ignored.
+  void keep(fp8_sdpa::Status status) { std::swap(status_, status); }
+
   Buffers buffers_;
   const gpu::Queue& queue_;
   fp8_sdpa::Status status_;

@@ -78,6 +78,13 @@ MBarrierState* MBarriers::find(const MBarrier* at) {
   return nullptr;
 }
 
+const MBarrierState* MBarriers::find_inside(std::size_t offset, std::size_t bytes) const {
+  for (const auto& state : states_) {
+    if (state->at != nullptr && state->offset - offset < bytes) return state.get();
+  }
+  return nullptr;
+}
+
 MBarrierState& MBarriers::add(const MBarrier* at) {
   states_.push_back(std::make_unique<MBarrierState>());
   states_.back()->at = at;

@@ -52,6 +52,8 @@ class MBarriers {
 
   /// Null if there is no barrier here.
   MBarrierState* find(const MBarrier* at);
+  /// A barrier in these bytes of shared memory, or null.
+  const MBarrierState* find_inside(std::size_t offset, std::size_t bytes) const;
   MBarrierState& add(const MBarrier* at);
   /// Threads on their way out of a wait may still hold the state: it lives on.
   static void remove(MBarrierState& state) { state.at = nullptr; }

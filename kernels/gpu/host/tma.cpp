@@ -115,6 +115,11 @@ void tma_load(const TmaBox& box, MBarrier& barrier, const char* name, Location l
              ", is not known to the async proxy: its initialiser calls "
              "fence_mbarrier_init");
   }
+  if (const MBarrierState* covered =
+          units.barriers.find_inside(transfer.shared_offset, transfer.bytes());
+      covered != nullptr) {
+    fail(me, me.at, "the box covers " + describe(*covered));
+  }
   touch(transfer);
   void* caller = __builtin_return_address(0);
   me.tma.play(
