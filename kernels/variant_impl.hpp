@@ -25,8 +25,8 @@ struct Functions {
 struct VariantImpl {
   Status (*supports)(const Problem&,
                      const Device&);  ///< the family's own limits, after check_problem()
-  Functions device;  ///< needs device code
-  Functions host;    ///< needs the host executor
+  Functions device;                   ///< needs device code
+  Functions host;                     ///< needs the host executor
 };
 
 }  // namespace fp8_sdpa::detail

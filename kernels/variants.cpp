@@ -85,10 +85,10 @@ constexpr Resources sm90_resources() {
 #else
 #define FP8_SDPA_LAUNCH_HOST(FAMILY) nullptr
 #endif
-constexpr detail::VariantImpl k_sm80_mma{sm80::supports, {FP8_SDPA_LAUNCH_DEVICE(sm80)},
-                                         {FP8_SDPA_LAUNCH_HOST(sm80)}};
-constexpr detail::VariantImpl k_sm89_mma{sm89::supports, {FP8_SDPA_LAUNCH_DEVICE(sm89)},
-                                         {FP8_SDPA_LAUNCH_HOST(sm89)}};
+constexpr detail::VariantImpl k_sm80_mma{
+    sm80::supports, {FP8_SDPA_LAUNCH_DEVICE(sm80)}, {FP8_SDPA_LAUNCH_HOST(sm80)}};
+constexpr detail::VariantImpl k_sm89_mma{
+    sm89::supports, {FP8_SDPA_LAUNCH_DEVICE(sm89)}, {FP8_SDPA_LAUNCH_HOST(sm89)}};
 
 #define FP8_SDPA_STAGE_C_VARIANT(NAME, SUMMARY, ...) \
   constexpr detail::VariantImpl k_##NAME = stage_c_impl<stage_c::tag::NAME>();
@@ -123,13 +123,13 @@ constexpr Variant kVariants[] = {
                                                                                    groups::kTileN),
      .impl = &k_sm89_mma,
      .fp8_p = true},
-#define FP8_SDPA_SM90_VARIANT(NAME, SUMMARY)             \
-  {.name = #NAME,                                        \
-   .summary = SUMMARY,                                   \
-   .family = Family::kSm90,                              \
-   .toggles = {},                                        \
-   .resources = sm90_resources<sm90::tag::NAME>(),       \
-   .impl = &k_##NAME,                                    \
+#define FP8_SDPA_SM90_VARIANT(NAME, SUMMARY)       \
+  {.name = #NAME,                                  \
+   .summary = SUMMARY,                             \
+   .family = Family::kSm90,                        \
+   .toggles = {},                                  \
+   .resources = sm90_resources<sm90::tag::NAME>(), \
+   .impl = &k_##NAME,                              \
    .fp8_p = true},
 #include "sm90/variants.def"
 #undef FP8_SDPA_SM90_VARIANT
@@ -178,8 +178,7 @@ Result<const Variant*> find_variant(std::string_view name) {
 
 Status Variant::supports(const Problem& problem, const Device& device) const {
   if (Status s = detail::check_problem(problem); !s.ok()) return s;
-  const bool built = device.backend == Backend::kDevice ? impl->device.built()
-                                                        : impl->host.built();
+  const bool built = device.backend == Backend::kDevice ? impl->device.built() : impl->host.built();
   if (!built) {
     return unsupported(
         std::string("this build has no ") + name_of(device.backend) + " code: configure it " +

@@ -89,18 +89,6 @@ struct sm90_many {
   }
 };
 
-/// Two score tiles in registers, so that no warp ever waits for the tensor cores.
-struct sm90_deep {
-  static constexpr const char* kName = "sm90_deep";
-  static constexpr bool serves(int head_dim) { return head_dim == 64 || head_dim == 128; }
-  static constexpr Config config(int head_dim) {
-    if (head_dim == 64) {
-      return {.row_groups = 3, .tile_n = 64, .stages = 4, .pipeline = Pipeline::kDeep};
-    }
-    return {.row_groups = 2, .tile_n = 64, .stages = 4, .pipeline = Pipeline::kDeep};
-  }
-};
-
 /// Keys split over the warpgroups of a block: for problems with few query rows.
 struct sm90_split {
   static constexpr const char* kName = "sm90_split";
@@ -113,7 +101,7 @@ struct sm90_split {
               .stages = 8,
               .pipeline = Pipeline::kSerial};
     }
-    return {.row_groups = 1, .key_groups = 2, .tile_n = 128, .stages = 4};
+    return {.row_groups = 1, .key_groups = 2, .tile_n = 128, .stages = 2};
   }
 };
 

@@ -32,6 +32,9 @@ struct Kernel {
   static constexpr bool kOnlySm90a = true;
   static constexpr RegisterShares kRegisters = register_shares(T::kConsumers);
 
+  static constexpr std::size_t kSharedLimit = 227 * 1024;  // that a block may opt in to
+  static_assert(sizeof(Shared) <= kSharedLimit);
+
   GPU_FN static void run(const Params& p, Shared& sm) {
     initialise(p, sm);
     // From one lane, so that the compiler knows it is the same in all.
