@@ -287,7 +287,7 @@ TEST(WgmmaWarpgroup, TakesAllLanesAndWarpsOfIt) {
                             multiply(d, sm);
                           },
                           nullptr, options),
-                      {"not made of whole warpgroups"});
+                      {"the warp is in no whole warpgroup"});
 }
 
 TEST(WgmmaSums, NanAndInfinityStayInTheirElements) {

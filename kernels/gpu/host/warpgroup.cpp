@@ -49,7 +49,8 @@ void RegisterFile::reset(const Launch& launch) {
 }
 
 std::string RegisterFile::request(Block& block, int warp, int registers, bool increase) {
-  if (warps_.size() % kWarpsPerGroup != 0) return "the block is not made of whole warpgroups";
+  const auto end = (warp / kWarpsPerGroup + 1) * kWarpsPerGroup;
+  if (static_cast<std::size_t>(end) > warps_.size()) return "the warp is in no whole warpgroup";
   PerWarp& mine = warps_[warp];
   if (increase ? registers < mine.registers : registers > mine.registers) {
     return std::string(increase ? "increases" : "decreases") + " to " + std::to_string(registers) +

@@ -105,8 +105,9 @@ class Issuer {
         fail(me_, me_.at, "lanes 0 and " + std::to_string(lane) + " pass different operands");
       }
     }
-    if (block_.warps().size() % kWarpsPerWarpgroup != 0) {
-      fail(me_, me_.at, "the block is not made of whole warpgroups");
+    const auto end = (me_.warp / kWarpsPerWarpgroup + 1) * kWarpsPerWarpgroup;
+    if (static_cast<std::size_t>(end) > block_.warps().size()) {
+      fail(me_, me_.at, "the warp is in no whole warpgroup");
     }
     if (state_.fences == 0) fail(me_, me_.at, "no wgmma_fence before the first multiply");
   }

@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <string>
 
-#include "tests/gpu_model/planted_bugs.hpp"
+#include "tests/gpu_model/planted_catalogue.hpp"
 
 namespace {
 
 int list(const std::string& sanitizer) {
-  for (const auto& planted : planted::all_planted()) {
+  for (const auto& planted : planted::catalogue()) {
     const bool finds =
         sanitizer == "address" ? planted.address_sanitizer : planted.thread_sanitizer;
     if (finds) std::printf("%s\n", std::string(planted.name).c_str());
@@ -20,10 +20,10 @@ int list(const std::string& sanitizer) {
 
 int run(const std::string& name) {
   constexpr int kUsage = 2;
-  for (const auto& planted : planted::all_planted()) {
+  for (const auto& planted : planted::catalogue()) {
     if (planted.name != name) continue;
     // Late copies in round robin: the order that gives the numbers the best chance to be right.
-    const bool passes = planted::Experiment(planted).passes({.os_threads = 1});
+    const bool passes = planted.passes({.os_threads = 1});
     std::printf("%s: %s\n", name.c_str(), passes ? "right numbers" : "wrong numbers or an error");
     return 0;
   }

@@ -1,0 +1,213 @@
+// A Hopper kernel with a bug to choose: a producer warp loads tiles by TMA into a ring, a warpgroup
+// multiplies them by wgmma, with A from shared memory and again from registers, halves its
+// accumulators from tile to tile as a softmax would, and stores them by TMA.
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "gpu/hopper.hpp"
+
+namespace planted {
+
+enum class HopperBug {
+  kNone,
+  kNoInitFence,       ///< the async proxy does not know the mbarriers
+  kNoInitBarrier,     ///< threads use mbarriers that may not be initialised yet
+  kNoFullWait,        ///< the consumers do not wait for the loads
+  kWrongFullParity,   ///< they wait for the phase before
+  kNoEmptyWait,       ///< the producer does not wait for the consumers
+  kNoEmptyArrive,     ///< the consumers do not tell it
+  kArrivesTooOften,   ///< every lane of a warp does, where one is counted
+  kReleasesTooEarly,  ///< they do before their multiplies have ended
+  kExpectsTooFew,     ///< bytes
+  kExpectsTooMany,
+  kNoWgmmaFence,       ///< after the accumulators have been halved
+  kReadsTooEarly,      ///< the accumulators, before the wait
+  kOverwritesA,        ///< in registers, before the wait
+  kNoCommit,           ///< the wait asks for nothing
+  kNoProxyFence,       ///< between ordinary stores and the TMA store
+  kNoBarrierToStore,   ///< one thread stores what others are still writing
+  kNoStoreWait,        ///< shared memory is given up while the store may read it
+  kReusesStoreSource,  ///< it is overwritten while the store may read it
+};
+
+inline constexpr int kHopperTiles = 6;
+inline constexpr int kHopperStages = 2;
+inline constexpr int kHopperM = 64;
+inline constexpr int kHopperN = 16;
+inline constexpr int kHopperK = 32;
+/// A tile is A and B, one after the other.
+inline constexpr int kHopperRows = kHopperM + kHopperN;
+inline constexpr int kHopperTileBytes = kHopperRows * kHopperK;
+
+struct HopperParams {
+  gpu::TensorMap tiles;  ///< (kHopperTiles * kHopperRows, kHopperK) E4M3
+  gpu::TensorMap out;    ///< (kHopperM, kHopperN) floats
+};
+
+template <HopperBug kBug>
+struct HopperRing {
+  using Params = HopperParams;
+  struct Shared {
+    struct alignas(1024) Stage {
+      unsigned char bytes[kHopperTileBytes];
+    };
+    Stage stage[kHopperStages];
+    alignas(1024) float out[kHopperM][kHopperN];
+    gpu::MBarrier full[kHopperStages];
+    gpu::MBarrier empty[kHopperStages];
+  };
+  static constexpr int kConsumers = 128;
+  static constexpr int kThreads = kConsumers + 32;
+  static constexpr int kMinBlocks = 1;
+
+  GPU_FN static void init(Shared& sm) {
+    if (gpu::thread_idx() == 0) {
+      for (int i = 0; i < kHopperStages; ++i) {
+        gpu::mbarrier_init(sm.full[i], 1);
+        gpu::mbarrier_init(sm.empty[i], kConsumers / 32);
+      }
+      if constexpr (kBug != HopperBug::kNoInitFence) gpu::fence_mbarrier_init();
+    }
+    if constexpr (kBug != HopperBug::kNoInitBarrier) gpu::sync_block();
+  }
+
+  GPU_FN static void produce(const Params& p, Shared& sm) {
+    if (gpu::lane_idx() != 0) return;
+    constexpr int kSlack = kBug == HopperBug::kExpectsTooFew    ? -16
+                           : kBug == HopperBug::kExpectsTooMany ? 16
+                                                                : 0;
+    for (int tile = 0; tile < kHopperTiles; ++tile) {
+      const int stage = tile % kHopperStages;
+      if constexpr (kBug != HopperBug::kNoEmptyWait) {
+        gpu::mbarrier_wait(sm.empty[stage], (tile / kHopperStages + 1) % 2);
+      }
+      gpu::mbarrier_arrive_expect_tx(sm.full[stage], kHopperTileBytes + kSlack);
+      gpu::tma_load_2d(sm.stage[stage].bytes, p.tiles, sm.full[stage], 0, tile * kHopperRows);
+    }
+  }
+
+  /// This lane's part of A, by ordinary loads.
+  GPU_FN static void load_a(const unsigned char* tile, std::uint32_t (&a)[4]) {
+    for (int i = 0; i < 4; ++i) {
+      const int row = 16 * gpu::warp_idx() + gpu::lane_idx() / 4 + 8 * (i % 2);
+      const int k = 16 * (i / 2) + 4 * (gpu::lane_idx() % 4);
+      const auto at =
+          gpu::swizzled(static_cast<std::uint32_t>(row * kHopperK + k), gpu::Swizzle::k32B);
+      a[i] = *reinterpret_cast<const std::uint32_t*>(tile + at);
+    }
+  }
+
+  GPU_FN static void release(Shared& sm, int stage) {
+    if constexpr (kBug == HopperBug::kNoEmptyArrive) return;
+    if (kBug == HopperBug::kArrivesTooOften || gpu::lane_idx() == 0) {
+      gpu::mbarrier_arrive(sm.empty[stage]);
+    }
+  }
+
+  GPU_FN static void multiply(Shared& sm, int tile, float (&d)[kHopperN / 2]) {
+    using gpu::Fp8;
+    const int stage = tile % kHopperStages;
+    if constexpr (kBug != HopperBug::kNoFullWait) {
+      const int parity = tile / kHopperStages % 2;
+      gpu::mbarrier_wait(sm.full[stage], kBug == HopperBug::kWrongFullParity ? 1 - parity : parity);
+    }
+    const unsigned char* bytes = sm.stage[stage].bytes;
+    std::uint32_t a[4];
+    load_a(bytes, a);
+    const auto rows = gpu::matrix_descriptor(bytes, 8 * kHopperK, 0, gpu::Swizzle::k32B);
+    const auto columns = gpu::advance_descriptor(rows, kHopperM * kHopperK);
+    if (tile > 0) {
+      for (float& x : d) x *= 0.5F;
+    }
+    if (kBug != HopperBug::kNoWgmmaFence || tile == 0) gpu::wgmma_fence();
+    gpu::wgmma_m64k32<Fp8::kE4M3, Fp8::kE4M3>(d, rows, columns, tile > 0);
+    gpu::wgmma_m64k32<Fp8::kE4M3, Fp8::kE4M3>(d, a, columns, true);
+    if constexpr (kBug != HopperBug::kNoCommit) gpu::wgmma_commit();
+    if constexpr (kBug == HopperBug::kReleasesTooEarly) release(sm, stage);
+    if constexpr (kBug == HopperBug::kOverwritesA) a[0] = 0;
+    if constexpr (kBug == HopperBug::kReadsTooEarly) {
+      if (tile == kHopperTiles - 1) store(sm, d);
+    }
+    gpu::wgmma_wait<0>();
+    if constexpr (kBug != HopperBug::kReleasesTooEarly) release(sm, stage);
+  }
+
+  GPU_FN static void store(Shared& sm, const float (&d)[kHopperN / 2]) {
+    for (int i = 0; i < kHopperN / 2; ++i) {
+      const int row = 16 * gpu::warp_idx() + gpu::lane_idx() / 4 + 8 * (i / 2 % 2);
+      sm.out[row][8 * (i / 4) + 2 * (gpu::lane_idx() % 4) + i % 2] = d[i];
+    }
+  }
+
+  GPU_FN static void run(const Params& p, Shared& sm) {
+    init(sm);
+    if (gpu::thread_idx() >= kConsumers) {
+      produce(p, sm);
+      return;
+    }
+    float d[kHopperN / 2];
+    for (int tile = 0; tile < kHopperTiles; ++tile) multiply(sm, tile, d);
+    if constexpr (kBug != HopperBug::kReadsTooEarly) store(sm, d);
+    if constexpr (kBug != HopperBug::kNoProxyFence) gpu::fence_proxy_async();
+    if constexpr (kBug != HopperBug::kNoBarrierToStore) gpu::named_barrier_sync(1, kConsumers);
+    if (gpu::thread_idx() != 0) return;
+    gpu::tma_store_2d(p.out, sm.out, 0, 0);
+    gpu::tma_store_commit();
+    if constexpr (kBug == HopperBug::kReusesStoreSource) sm.out[1][2] = 0;
+    if constexpr (kBug != HopperBug::kNoStoreWait) gpu::tma_store_wait_read<0>();
+  }
+};
+
+/// Codes of 0, 1 and -1: all sums are exact, and so are their halves.
+inline std::vector<unsigned char> hopper_input() {
+  constexpr unsigned char kCodes[] = {0x00, 0x38, 0xb8};
+  std::vector<unsigned char> in(static_cast<std::size_t>(kHopperTiles) * kHopperTileBytes);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = kCodes[i * i % 1009 % 3];
+  return in;
+}
+
+inline std::vector<float> hopper_output(const std::vector<unsigned char>& in) {
+  const auto value = [&](int tile, int row, int k) {
+    const int code = in[(tile * kHopperRows + row) * kHopperK + k];
+    return code == 0 ? 0.0F : code == 0x38 ? 1.0F : -1.0F;
+  };
+  std::vector<float> out(static_cast<std::size_t>(kHopperM) * kHopperN, 0.0F);
+  for (int i = 0; i < kHopperM * kHopperN; ++i) {
+    for (int tile = 0; tile < kHopperTiles; ++tile) {
+      out[i] *= 0.5F;
+      for (int k = 0; k < kHopperK; ++k) {
+        out[i] += 2 * value(tile, i / kHopperN, k) * value(tile, kHopperM + i % kHopperN, k);
+      }
+    }
+  }
+  return out;
+}
+
+/// Whether the kernel ran without an error and gave the right output.
+template <HopperBug kBug>
+bool hopper_passes(const fp8_sdpa::ExecutorOptions& options) {
+  const auto in = hopper_input();
+  std::vector<float> out(static_cast<std::size_t>(kHopperM) * kHopperN, -1.0F);
+  gpu::TensorShape tiles;
+  tiles.base = in.data();
+  tiles.sizes = {kHopperK, kHopperTiles * kHopperRows, 0, 0};
+  tiles.strides = {0, kHopperK, 0, 0};
+  tiles.box = {kHopperK, kHopperRows, 0, 0};
+  tiles.swizzle = gpu::Swizzle::k32B;
+  gpu::TensorShape result;
+  result.base = out.data();
+  result.element_bytes = sizeof(float);
+  result.sizes = {kHopperN, kHopperM, 0, 0};
+  result.strides = {0, kHopperN * sizeof(float), 0, 0};
+  result.box = {kHopperN, kHopperM, 0, 0};
+  HopperParams params{};
+  if (!gpu::encode_tensor_map(tiles, params.tiles).ok()) return false;
+  if (!gpu::encode_tensor_map(result, params.out).ok()) return false;
+  const auto status = gpu::launch<HopperRing<kBug>>(dim3(1), params, {.executor = &options});
+  return status.ok() && out == hopper_output(in);
+}
+
+}  // namespace planted
