@@ -49,13 +49,14 @@ GPU_FN constexpr std::uint64_t encode_matrix_descriptor(std::uint32_t shared_add
          std::uint64_t{(row_group_bytes & kMask) >> 4} << 32 | code << 62;
 }
 
-/// The descriptor of a matrix that starts at `shared`. `shared` itself lies where a swizzle pattern
-/// starts; use advance_descriptor to move within it.
+/// The descriptor of a matrix that starts at `shared`, a multiple of 16 bytes in the first row of a
+/// swizzle pattern.
 GPU_FN std::uint64_t matrix_descriptor(const void* shared, int row_group_bytes, int k_chunk_bytes,
                                        Swizzle swizzle, [[maybe_unused]] Loc loc = GPU_LOC) {
 #if GPU_ON_DEVICE
   const std::uint32_t address = shared_address(shared);
 #else
+  host::check_matrix(shared, row_group_bytes, k_chunk_bytes, swizzle_bytes(swizzle), loc);
   const std::uint32_t address = host::shared_address(shared, "matrix_descriptor", loc);
 #endif
   return encode_matrix_descriptor(address, static_cast<std::uint32_t>(row_group_bytes),

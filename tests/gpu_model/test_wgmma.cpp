@@ -135,6 +135,21 @@ TEST(WgmmaOrder, SeesThatDWasTouchedWithNoFence) {
                       {"d has been touched", "wgmma_fence", "test_wgmma.cpp:"});
 }
 
+TEST(WgmmaOrder, SeesThatDWasTouchedAfterTheFence) {
+  expect_error_always(on_a_warpgroup([](void*, Tiles& sm) {
+                        fill(sm);
+                        float d[kRegisters];
+                        for (int i = 0; i < 2; ++i) {
+                          gpu::wgmma_fence();
+                          if (i > 0) d[2] = 7;
+                          multiply(d, sm, i > 0);
+                          gpu::wgmma_commit();
+                          gpu::wgmma_wait<0>();
+                        }
+                      }),
+                      {"d has been touched", "wgmma_fence", "test_wgmma.cpp:"});
+}
+
 TEST(WgmmaOrder, SeesThatAWasWrittenWithNoFence) {
   expect_error_always(on_a_warpgroup([](void*, Tiles& sm) {
                         fill(sm);
@@ -214,6 +229,21 @@ TEST(WgmmaOperands, SeesAMatrixOutsideSharedMemory) {
                         static_cast<void>(gpu::matrix_descriptor(elsewhere, 256, 0, Swizzle::k32B));
                       }),
                       {"matrix_descriptor", "not an address in the block's shared memory"});
+}
+
+TEST(WgmmaOperands, RefusesDescriptorsThatCannotBe) {
+  const auto run = [](auto describe) {
+    return on_a_warpgroup([](void*, Tiles& sm) { static_cast<void>(decltype(describe){}(sm)); });
+  };
+  expect_error_always(
+      run([](Tiles& sm) { return gpu::matrix_descriptor(sm.a + 8, 256, 0, Swizzle::k32B); }),
+      {"matrix_descriptor", "multiple of 16 bytes", "test_wgmma.cpp:"});
+  expect_error_always(
+      run([](Tiles& sm) { return gpu::matrix_descriptor(sm.a + 128, 256, 0, Swizzle::k32B); }),
+      {"matrix_descriptor", "first row of a swizzle pattern"});
+  expect_error_always(
+      run([](Tiles& sm) { return gpu::matrix_descriptor(sm.a, 1 << 18, 0, Swizzle::k32B); }),
+      {"matrix_descriptor", "stride"});
 }
 
 TEST(WgmmaOperands, SeesALoadInFlight) {

@@ -34,4 +34,8 @@ inline constexpr std::uint32_t kFirstSharedAddress = 1024;
 /// `pointer` as PTX's shared state space has it; an error unless it is the block's shared memory.
 std::uint32_t shared_address(const void* pointer, const char* name, Location loc);
 
+/// Ends the kernel with an error unless a matrix descriptor can hold these numbers.
+void check_matrix(const void* shared, int row_group_bytes, int k_chunk_bytes, int swizzle_bytes,
+                  Location loc);
+
 }  // namespace gpu::host

@@ -70,6 +70,15 @@ bool written(const Accumulator& d, bool late) {
   return false;
 }
 
+/// Takes over what the kernel has in d. It may be the memory of variables that are gone.
+void load(Accumulator& d) {
+  float registers[kMaxRegisters];
+  for (int lane = 0; lane < kLanesPerWarp; ++lane) {
+    raw_copy(registers, d.registers[lane], d.n / 2 * sizeof(float));
+    for (int i = 0; i < d.n / 2; ++i) d.values[position(lane, i, d.n)] = registers[i];
+  }
+}
+
 /// One warp's issue of a multiply.
 class Issuer {
  public:
@@ -135,19 +144,17 @@ class Issuer {
     check_fence_of_a(multiply);
   }
 
-  /// A's registers must not have changed since the last wgmma_fence. That can be told where the
-  /// last multiply found something else in them.
+  /// A's registers must not have changed since the last wgmma_fence. That can be told of registers
+  /// that were in use before it.
   void check_fence_of_a(const Multiply& multiply) {
-    auto used = std::find_if(state_.used.begin(), state_.used.end(), [&](const auto& other) {
+    const auto used = std::find_if(state_.used.begin(), state_.used.end(), [&](const auto& other) {
       return other.registers == multiply.a_registers;
     });
     if (used == state_.used.end()) {
-      used = state_.used.insert(used, {.registers = multiply.a_registers});
-    } else if (used->words != multiply.a_words && used->fences == state_.fences) {
+      state_.used.push_back({multiply.a_registers, multiply.a_words});
+    } else if (used->words != multiply.a_words) {
       fail(me_, me_.at, "the registers of A were written with no wgmma_fence after that");
     }
-    used->words = multiply.a_words;
-    used->fences = state_.fences;
   }
 
   /// B, read once for the whole warpgroup; and that its warps issue the same multiplies.
@@ -184,7 +191,6 @@ class Issuer {
     for (const auto& d : all) {
       if (d->registers != registers || d->n != operands_.n) continue;
       check_known(*d);
-      if (d->in_flight == 0) load(*d);
       return *d;
     }
     // Other registers than before, or the memory of variables that are gone.
@@ -210,16 +216,9 @@ class Issuer {
     const bool touched = written(d, late_);
     if (d.in_flight > 0) {
       if (touched) fail(me_, me_.at, "d was written while a multiply into it was in flight");
-    } else if ((touched || !operands_.accumulate) && d.fences == state_.fences) {
+    } else if (touched || (!operands_.accumulate && d.fences == state_.fences)) {
+      // What was in d is not wanted any more: the kernel has read it.
       fail(me_, me_.at, "d has been touched since the last wait, with no wgmma_fence after that");
-    }
-  }
-
-  static void load(Accumulator& d) {
-    for (int lane = 0; lane < kLanesPerWarp; ++lane) {
-      for (int i = 0; i < d.n / 2; ++i) {
-        d.values[position(lane, i, d.n)] = d.registers[lane][i];
-      }
     }
   }
 
@@ -303,7 +302,17 @@ void wait(Warp& warp) {
 
 void fence(Warp& warp) {
   Fiber& me = *warp.fibers[0];
-  ++me.block.async().wgmma.warp(me.warp).fences;
+  WgmmaWarp& state = me.block.async().wgmma.warp(me.warp);
+  ++state.fences;
+  // What registers hold now, multiplies may find in them.
+  for (const auto& d : state.accumulators) {
+    if (d->in_flight == 0) load(*d);
+  }
+  for (UsedRegisters& a : state.used) {
+    for (int lane = 0; lane < kLanesPerWarp; ++lane) {
+      raw_copy(&a.words[lane], a.registers[lane], sizeof(Chunk));
+    }
+  }
 }
 
 }  // namespace

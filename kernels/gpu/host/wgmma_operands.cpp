@@ -44,6 +44,25 @@ struct Layout {
 
 }  // namespace
 
+void check_matrix(const void* shared, int row_group_bytes, int k_chunk_bytes, int swizzle_bytes,
+                  Location loc) {
+  constexpr const char* kName = "matrix_descriptor";
+  constexpr int kLimit = 1 << 18;
+  for (const int stride : {row_group_bytes, k_chunk_bytes}) {
+    if (stride < 0 || stride >= kLimit || stride % static_cast<int>(kChunk) != 0) {
+      fail_operand(kName, "a stride is not a multiple of 16 below 2^18", loc);
+    }
+  }
+  const std::uint32_t address = shared_address(shared, kName, loc);
+  if (address % kChunk != 0) {
+    fail_operand(kName, "the matrix does not start at a multiple of 16 bytes", loc);
+  }
+  const auto pitch = static_cast<std::uint32_t>(swizzle_bytes);
+  if (pitch > kChunk && address % (kRowsPerGroup * pitch) >= pitch) {
+    fail_operand(kName, "the matrix does not start in the first row of a swizzle pattern", loc);
+  }
+}
+
 SharedRows read_rows(Block& block, const Fiber& me, std::uint64_t descriptor, int first, int count,
                      const char* what) {
   SharedMemory& shared = block.shared();

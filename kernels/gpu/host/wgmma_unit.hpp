@@ -36,7 +36,7 @@ struct MatrixB {
 struct Accumulator {
   std::array<float*, 32> registers{};  ///< of each lane
   int n = 0;
-  std::vector<float> values;  ///< (16, n)
+  std::vector<float> values;  ///< (16, n); of the kernel's own as of the last wgmma_fence
   int in_flight = 0;          ///< multiplies
   std::uint64_t fences = 0;   ///< wgmma_fence calls before the wait that ended the last of them
 };
@@ -64,11 +64,10 @@ struct WarpgroupLog {
   std::array<std::uint64_t, kWarpsPerWarpgroup> next{};  ///< by warp
 };
 
-/// A's registers as the last multiply found them.
+/// A's registers, and what they held at the last wgmma_fence, or at their first use after it.
 struct UsedRegisters {
   std::array<const std::uint32_t*, 32> registers{};
   std::array<Chunk, 32> words{};
-  std::uint64_t fences = 0;
 };
 
 /// One warp's wgmma.
