@@ -1,5 +1,5 @@
-// A Hopper kernel with a bug to choose: a producer warp loads tiles by TMA into a ring, a warpgroup
-// multiplies them by wgmma, with A from shared memory and again from registers, halves its
+// A Hopper kernel with a bug to choose: a producer warpgroup loads tiles by TMA into a ring,
+// another multiplies them by wgmma, with A from shared memory and again from registers, halves its
 // accumulators from tile to tile as a softmax would, and stores them by TMA.
 #pragma once
 
@@ -60,7 +60,8 @@ struct HopperRing {
     gpu::MBarrier empty[kHopperStages];
   };
   static constexpr int kConsumers = 128;
-  static constexpr int kThreads = kConsumers + 32;
+  static constexpr int kProducers = 128;
+  static constexpr int kThreads = kProducers + kConsumers;
   static constexpr int kMinBlocks = 1;
 
   GPU_FN static void init(Shared& sm) {
@@ -75,7 +76,7 @@ struct HopperRing {
   }
 
   GPU_FN static void produce(const Params& p, Shared& sm) {
-    if (gpu::lane_idx() != 0) return;
+    if (gpu::thread_idx() != 0) return;
     constexpr int kSlack = kBug == HopperBug::kExpectsTooFew    ? -16
                            : kBug == HopperBug::kExpectsTooMany ? 16
                                                                 : 0;
@@ -92,7 +93,7 @@ struct HopperRing {
   /// This lane's part of A, by ordinary loads.
   GPU_FN static void load_a(const unsigned char* tile, std::uint32_t (&a)[4]) {
     for (int i = 0; i < 4; ++i) {
-      const int row = 16 * gpu::warp_idx() + gpu::lane_idx() / 4 + 8 * (i % 2);
+      const int row = 16 * (gpu::warp_idx() % 4) + gpu::lane_idx() / 4 + 8 * (i % 2);
       const int k = 16 * (i / 2) + 4 * (gpu::lane_idx() % 4);
       const auto at =
           gpu::swizzled(static_cast<std::uint32_t>(row * kHopperK + k), gpu::Swizzle::k32B);
@@ -137,14 +138,14 @@ struct HopperRing {
 
   GPU_FN static void store(Shared& sm, const float (&d)[kHopperN / 2]) {
     for (int i = 0; i < kHopperN / 2; ++i) {
-      const int row = 16 * gpu::warp_idx() + gpu::lane_idx() / 4 + 8 * (i / 2 % 2);
+      const int row = 16 * (gpu::warp_idx() % 4) + gpu::lane_idx() / 4 + 8 * (i / 2 % 2);
       sm.out[row][8 * (i / 4) + 2 * (gpu::lane_idx() % 4) + i % 2] = d[i];
     }
   }
 
   GPU_FN static void run(const Params& p, Shared& sm) {
     init(sm);
-    if (gpu::thread_idx() >= kConsumers) {
+    if (gpu::thread_idx() < kProducers) {
       produce(p, sm);
       return;
     }
@@ -153,7 +154,7 @@ struct HopperRing {
     if constexpr (kBug != HopperBug::kReadsTooEarly) store(sm, d);
     if constexpr (kBug != HopperBug::kNoProxyFence) gpu::fence_proxy_async();
     if constexpr (kBug != HopperBug::kNoBarrierToStore) gpu::named_barrier_sync(1, kConsumers);
-    if (gpu::thread_idx() != 0) return;
+    if (gpu::thread_idx() != kProducers) return;
     gpu::tma_store_2d(p.out, sm.out, 0, 0);
     gpu::tma_store_commit();
     if constexpr (kBug == HopperBug::kReusesStoreSource) sm.out[1][2] = 0;
