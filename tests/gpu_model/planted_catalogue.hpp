@@ -26,9 +26,14 @@ inline void PrintTo(const Entry& entry, std::ostream* out) {
 }
 
 template <HopperBug kBug>
-Entry hopper_entry(std::string_view name, bool address_sanitizer, bool thread_sanitizer) {
-  const bool right = kBug == HopperBug::kNone;
-  return {name, right, !right, address_sanitizer, thread_sanitizer, hopper_passes<kBug>};
+Entry hopper_entry(std::string_view name, bool address_sanitizer, bool thread_sanitizer,
+                   bool executor = kBug != HopperBug::kNone) {
+  return {name,
+          kBug == HopperBug::kNone,
+          executor,
+          address_sanitizer,
+          thread_sanitizer,
+          hopper_passes<kBug>};
 }
 
 inline const std::vector<Entry>& catalogue() {
@@ -48,10 +53,11 @@ inline const std::vector<Entry>& catalogue() {
         hopper_entry<B::kNoInitBarrier>("hopper_no_init_barrier", false, true),
         hopper_entry<B::kNoFullWait>("hopper_no_full_wait", true, true),
         hopper_entry<B::kWrongFullParity>("hopper_wrong_full_parity", true, true),
-        hopper_entry<B::kNoEmptyWait>("hopper_no_empty_wait", false, true),
+        hopper_entry<B::kNoEmptyWait>("hopper_no_empty_wait", false, false),
         hopper_entry<B::kNoEmptyArrive>("hopper_no_empty_arrive", false, false),
         hopper_entry<B::kArrivesTooOften>("hopper_arrives_too_often", false, false),
         hopper_entry<B::kReleasesTooEarly>("hopper_releases_too_early", false, true),
+        hopper_entry<B::kNoSyncWarp>("hopper_no_sync_warp", false, true, false),
         hopper_entry<B::kExpectsTooFew>("hopper_expects_too_few", false, false),
         hopper_entry<B::kExpectsTooMany>("hopper_expects_too_many", false, false),
         hopper_entry<B::kNoWgmmaFence>("hopper_no_wgmma_fence", false, false),

@@ -21,6 +21,7 @@ enum class HopperBug {
   kNoEmptyArrive,     ///< the consumers do not tell it
   kArrivesTooOften,   ///< every lane of a warp does, where one is counted
   kReleasesTooEarly,  ///< they do before their multiplies have ended
+  kNoSyncWarp,        ///< one lane does before the others have read
   kExpectsTooFew,     ///< bytes
   kExpectsTooMany,
   kNoWgmmaFence,       ///< after the accumulators have been halved
@@ -103,6 +104,8 @@ struct HopperRing {
 
   GPU_FN static void release(Shared& sm, int stage) {
     if constexpr (kBug == HopperBug::kNoEmptyArrive) return;
+    // One lane speaks for the warp's ordinary loads.
+    if constexpr (kBug != HopperBug::kNoSyncWarp) gpu::sync_warp();
     if (kBug == HopperBug::kArrivesTooOften || gpu::lane_idx() == 0) {
       gpu::mbarrier_arrive(sm.empty[stage]);
     }
