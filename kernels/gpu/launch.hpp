@@ -4,7 +4,8 @@
 // static constexpr int kThreads and kMinBlocks (__launch_bounds__), and
 // GPU_FN static void run(const Params&, Shared&). It may have static constexpr int kMinSmVersion
 // (89 for sm_89): code for older architectures, which lack its instructions, is then a trap. It may
-// have static constexpr bool kOnlySm90a = true: code for every architecture but sm_90a is a trap. K
+// have static constexpr bool kOnlySm90a = true: code for every architecture but sm_90a is a trap.
+// And static constexpr int kClusterBlocks (gpu/cluster.hpp). K
 // must not be a template over a non-type argument of class type: nvcc's host stub does not compile
 // then. Use a tag type.
 #pragma once
