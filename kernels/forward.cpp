@@ -24,6 +24,10 @@ Result<const Variant*> choose(const Problem& problem, const Device& device) {
   return Status{first_reason.code(), "no variant serves this problem: " + first_reason.message()};
 }
 
+const detail::Functions& functions_of(const Variant& variant, const Device& device) {
+  return device.backend == Backend::kDevice ? variant.impl->device : variant.impl->host;
+}
+
 }  // namespace
 
 Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant) {
@@ -38,15 +42,17 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
   result.problem_ = problem;
   result.device_ = device;
   result.variant_ = variant;
+  if (const detail::Prepare prepare = functions_of(*variant, device).prepare; prepare != nullptr) {
+    if (Status s = prepare(problem, device, result.state_); !s.ok()) return s;
+  }
   return result;
 }
 
 Status forward(const Plan& plan, void* /*workspace*/, CUstream_st* stream) {
   const gpu::Queue queue{stream, &plan.device().executor};
-  const detail::VariantImpl& impl = *plan.variant().impl;
-  const detail::Launch launch =
-      plan.device().backend == Backend::kDevice ? impl.launch_device : impl.launch_host;
-  return launch(plan.problem(), queue);
+  const detail::Functions& functions = functions_of(plan.variant(), plan.device());
+  if (functions.launch_prepared != nullptr) return functions.launch_prepared(plan.state(), queue);
+  return functions.launch(plan.problem(), queue);
 }
 
 Status forward(const Problem& problem, CUstream_st* stream) {
