@@ -30,11 +30,32 @@ struct Config {
   bool queries_in_registers = false;
   bool ping_pong = false;    ///< row groups take turns at issuing multiplies
   bool ones_column = false;  ///< row sums of P from the tensor cores: V has a column of ones
+  bool two_terms = false;  ///< P is the sum of two E4M3 terms; a warpgroup has one KV tile at most
 
   constexpr int consumers() const { return row_groups * key_groups; }
   constexpr int tile_m() const { return row_groups * kWarpgroupRows; }
   constexpr int threads() const { return (1 + consumers()) * kWarpgroupThreads; }
 };
+
+/// Up to this many keys, and one KV tile a warpgroup, P has two E4M3 terms. Rounding P to one, in
+/// steps of 2^-3 of its binade, moves an output by 0.015 / sqrt(keys) rms for uniform(-1, 1)
+/// values; the largest of some thousand outputs, 4 to 5 times that, must stay below 0.01.
+inline constexpr std::int64_t kMaxKeysOfTwoTerms = 128;
+
+/// Whether `seq_kv` keys are few for kernels of this shape.
+constexpr bool few_keys(const Config& config, std::int64_t seq_kv) {
+  return seq_kv <= kMaxKeysOfTwoTerms && seq_kv <= config.tile_n * config.key_groups;
+}
+
+/// The same tiles and warpgroups for few keys: no pipeline, no turns, O itself accumulates.
+constexpr Config with_two_terms(const Config& config) {
+  return {.row_groups = config.row_groups,
+          .key_groups = config.key_groups,
+          .tile_n = config.tile_n,
+          .stages = config.stages,
+          .two_level = false,
+          .two_terms = true};
+}
 
 /// Registers a thread of a consumer and of the producer, out of the 65,536 of a multiprocessor.
 struct RegisterShares {

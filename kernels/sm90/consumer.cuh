@@ -13,6 +13,7 @@
 
 #include "sm90/multiply.cuh"
 #include "sm90/softmax.cuh"
+#include "sm90/two_terms.cuh"
 #include "sm90/work.cuh"
 
 namespace fp8_sdpa::sm90 {
@@ -51,7 +52,9 @@ struct Consumer {
 #pragma unroll
     for (int i = 0; i < T::kOutputRegisters; ++i) o[i] = 0.0F;
     if (tile < 0) return;
-    if constexpr (kConfig.pipeline == Pipeline::kSerial) {
+    if constexpr (kConfig.two_terms) {
+      one_tile(o);
+    } else if constexpr (kConfig.pipeline == Pipeline::kSerial) {
       serial(o);
     } else if constexpr (kConfig.pipeline == Pipeline::kOverlap) {
       overlap(o);
@@ -179,6 +182,29 @@ struct Consumer {
       gpu::wgmma_wait<0>();
       gpu::pin_registers(o);
     }
+  }
+
+  /// Few keys: one tile and no other, P in two terms, the smaller one first.
+  GPU_FN void one_tile(Outputs& o) {
+    Scores s;
+    Weights weights[2];
+    float rescale[2];
+    wait_keys(position);
+    issue_scores(s);
+    gpu::wgmma_wait<0>();
+    release_keys(position);
+    begin_softmax(s, tile, rescale);
+    exponentiate_in_two_terms(s, rows, weights[0], weights[1]);
+    wait_values(position);
+    const int slot = slot_of<T::kStages>(position);
+    gpu::pin_registers(o);
+    gpu::wgmma_fence();
+    operands.outputs(weights[1], slot, 0, false, o);
+    operands.outputs(weights[0], slot, 0, true, o);
+    gpu::wgmma_commit();
+    gpu::wgmma_wait<0>();
+    gpu::pin_registers(o);
+    release_values(position);
   }
 
   GPU_FN void serial(Outputs& o) {

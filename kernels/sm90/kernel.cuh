@@ -21,9 +21,10 @@
 
 namespace fp8_sdpa::sm90 {
 
-template <class Tag, int kHeadDim>
+/// kTerms: 1, or 2 for few keys (config.hpp).
+template <class Tag, int kHeadDim, int kTerms = 1>
 struct Kernel {
-  using T = Traits<Tag, kHeadDim>;
+  using T = Traits<Tag, kHeadDim, kTerms>;
   using Params = sm90::Params;
   using Shared = sm90::Shared<T>;
   static constexpr int kThreads = T::kConfig.threads();

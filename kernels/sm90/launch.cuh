@@ -15,6 +15,7 @@ struct Prepared {
   Params params;
   int blocks;
   int head_dim;
+  bool two_terms;
 };
 
 inline namespace GPU_BACKEND {
@@ -131,6 +132,7 @@ Status prepare(const Problem& problem, const Device& device, detail::PlanState& 
   const int blocks = kBackend == Backend::kDevice ? device.sm_count : kHostBlocks;
   prepared.blocks = std::min(blocks, prepared.params.items);
   prepared.head_dim = problem.head_dim;
+  prepared.two_terms = few_keys(Tag::config(problem.head_dim), problem.seq_kv);
   detail::put(state, prepared);
   return {};
 }
@@ -138,9 +140,10 @@ Status prepare(const Problem& problem, const Device& device, detail::PlanState& 
 template <class Tag, Backend kBackend>
 Status launch(const detail::PlanState& state, const gpu::Queue& queue) {
   const auto& prepared = detail::get<Prepared>(state);
+  const dim3 grid(static_cast<unsigned>(prepared.blocks));
   return for_head_dim<Tag>(prepared.head_dim, [&]<int kHeadDim>() {
-    return gpu::launch<Kernel<Tag, kHeadDim>>(dim3(static_cast<unsigned>(prepared.blocks)),
-                                              prepared.params, queue);
+    return prepared.two_terms ? gpu::launch<Kernel<Tag, kHeadDim, 2>>(grid, prepared.params, queue)
+                              : gpu::launch<Kernel<Tag, kHeadDim, 1>>(grid, prepared.params, queue);
   });
 }
 

@@ -51,10 +51,10 @@ struct alignas(1024) Tile {
   }
 };
 
-/// What kernel <Tag, kHeadDim> is made of.
-template <class Tag, int kD>
+/// What kernel <Tag, kHeadDim, kTerms> is made of; kTerms are those of P.
+template <class Tag, int kD, int kTerms = 1>
 struct Traits {
-  static constexpr Config kConfig = Tag::config(kD);
+  static constexpr Config kConfig = kTerms == 2 ? with_two_terms(Tag::config(kD)) : Tag::config(kD);
   static constexpr int kHeadDim = kD;
   static constexpr int kTileM = kConfig.tile_m();
   static constexpr int kTileN = kConfig.tile_n;

@@ -14,6 +14,10 @@ namespace fp8_sdpa::sm90 {
 template <class Tag>
 Status supports(const Problem& problem, const Device& device);
 
+/// Predicted from the variant's shape: variant_impl.hpp.
+template <class Tag>
+double predicted_us(const Problem& problem, int sm_count);
+
 /// Encodes the tensor maps and sizes the grid, once per plan. Instantiated per backend.
 template <class Tag, Backend kBackend>
 Status prepare(const Problem& problem, const Device& device, detail::PlanState& state);
