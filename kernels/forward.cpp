@@ -1,28 +1,10 @@
 #include "fp8_sdpa/forward.hpp"
 
-#include <string>
-
+#include "choose.hpp"
 #include "variant_impl.hpp"
 
 namespace fp8_sdpa {
 namespace {
-
-// The configured default if it serves the problem, else the first variant that does.
-Result<const Variant*> choose(const Problem& problem, const Device& device) {
-  Status first_reason;
-  const Result<const Variant*> configured = find_variant(stage_c_name(configured_toggles()));
-  if (configured.ok()) {
-    first_reason = (*configured)->supports(problem, device);
-    if (first_reason.ok()) return *configured;
-    if (first_reason.code() == StatusCode::kInvalidArgument) return first_reason;
-  }
-  for (const Variant& variant : variants()) {
-    const Status status = variant.supports(problem, device);
-    if (status.ok()) return &variant;
-    if (first_reason.ok()) first_reason = status;
-  }
-  return Status{first_reason.code(), "no variant serves this problem: " + first_reason.message()};
-}
 
 const detail::Functions& functions_of(const Variant& variant, const Device& device) {
   return device.backend == Backend::kDevice ? variant.impl->device : variant.impl->host;
@@ -32,7 +14,7 @@ const detail::Functions& functions_of(const Variant& variant, const Device& devi
 
 Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant) {
   if (variant == nullptr) {
-    const Result<const Variant*> chosen = choose(problem, device);
+    const Result<const Variant*> chosen = detail::choose(problem, device, toggles_chosen());
     if (!chosen.ok()) return chosen.status();
     variant = *chosen;
   } else if (Status s = variant->supports(problem, device); !s.ok()) {

@@ -27,6 +27,9 @@ struct VariantImpl {
                      const Device&);  ///< the family's own limits, after check_problem()
   Functions device;                   ///< needs device code
   Functions host;                     ///< needs the host executor
+  /// Microseconds of a launch inside a CUDA graph on an sm_90 with `sm_count` multiprocessors, for
+  /// a problem that the variant serves; null where nobody has measured.
+  double (*predicted_us)(const Problem&, int sm_count) = nullptr;
 };
 
 }  // namespace fp8_sdpa::detail

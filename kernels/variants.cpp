@@ -40,7 +40,7 @@ constexpr detail::VariantImpl stage_c_impl() {
 
 template <class Tag>
 constexpr detail::VariantImpl sm90_impl() {
-  detail::VariantImpl impl{sm90::supports<Tag>, {}, {}};
+  detail::VariantImpl impl{sm90::supports<Tag>, {}, {}, sm90::predicted_us<Tag>};
 #if FP8_SDPA_HAS_DEVICE
   impl.device.prepare = sm90::prepare<Tag, Backend::kDevice>;
   impl.device.launch_prepared = sm90::launch<Tag, Backend::kDevice>;
@@ -85,8 +85,10 @@ constexpr Resources sm90_resources() {
 #else
 #define FP8_SDPA_LAUNCH_HOST(FAMILY) nullptr
 #endif
-constexpr detail::VariantImpl k_sm80_mma{
-    sm80::supports, {FP8_SDPA_LAUNCH_DEVICE(sm80)}, {FP8_SDPA_LAUNCH_HOST(sm80)}};
+constexpr detail::VariantImpl k_sm80_mma{sm80::supports,
+                                         {FP8_SDPA_LAUNCH_DEVICE(sm80)},
+                                         {FP8_SDPA_LAUNCH_HOST(sm80)},
+                                         sm80::predicted_us};
 constexpr detail::VariantImpl k_sm89_mma{
     sm89::supports, {FP8_SDPA_LAUNCH_DEVICE(sm89)}, {FP8_SDPA_LAUNCH_HOST(sm89)}};
 

@@ -44,9 +44,10 @@ class Plan {
   detail::PlanState state_;
 };
 
-/// Checks the problem, picks a variant (the configured default, else the first that serves the
-/// problem) unless one is given, and binds them. kInvalidArgument or kUnsupported, with the reason,
-/// before anything is launched.
+/// Checks the problem, picks a variant unless one is given, and binds them. The pick is the variant
+/// of the toggles that the build was configured with, if any; else the one that is predicted to be
+/// fastest on sm_90, and sm80_mma on other devices; else the first that serves the problem.
+/// kInvalidArgument or kUnsupported, with the reason, before anything is launched.
 Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant = nullptr);
 
 /// Launches the plan on `stream`. Never synchronises, allocates on the device, prints or exits;

@@ -75,4 +75,8 @@ Result<const Variant*> find_variant(std::string_view name);
 /// The combination that this build was configured with (the CMake cache options USE_*).
 Toggles configured_toggles();
 
+/// Whether someone chose that combination; false where the options are as the project sets them.
+/// plan() then chooses by problem and device.
+bool toggles_chosen();
+
 }  // namespace fp8_sdpa
