@@ -50,7 +50,8 @@ bool is_known_decline(const Status& status);
 /// a known one. Asks the variant before anything is computed.
 void expect_pass_or_known_decline(const Variant& variant, const reference::Shape& shape,
                                   std::uint64_t seed, const Device& device,
-                                  const reference::CheckOptions& options = {});
+                                  const reference::CheckOptions& options = {},
+                                  Dtype dtype = Dtype::kE4M3);
 
 /// Both backends, as gtest parameters.
 inline const std::vector<Backend> kBackends = {Backend::kHost, Backend::kDevice};
