@@ -41,7 +41,7 @@ constexpr detail::VariantImpl stage_c_impl() {
 template <class Tag>
 constexpr detail::VariantImpl sm90_impl() {
   detail::VariantImpl impl{sm90::supports<Tag>, {}, {}, sm90::predicted_us<Tag>};
-#if FP8_SDPA_HAS_DEVICE
+#if FP8_SDPA_HAS_SM90A
   impl.device.prepare = sm90::prepare<Tag, Backend::kDevice>;
   impl.device.launch_prepared = sm90::launch<Tag, Backend::kDevice>;
 #endif
@@ -181,6 +181,11 @@ Result<const Variant*> find_variant(std::string_view name) {
 Status Variant::supports(const Problem& problem, const Device& device) const {
   if (Status s = detail::check_problem(problem); !s.ok()) return s;
   const bool built = device.backend == Backend::kDevice ? impl->device.built() : impl->host.built();
+  if (!built && device.backend == Backend::kDevice && FP8_SDPA_HAS_DEVICE) {
+    return unsupported(std::string(name) +
+                       " has no device code in this build: configure it with 90a among "
+                       "SDPA_CUDA_ARCHS");
+  }
   if (!built) {
     return unsupported(
         std::string("this build has no ") + name_of(device.backend) + " code: configure it " +
