@@ -27,6 +27,9 @@ struct Consumer {
   using Weights = std::uint32_t[T::kTileN / kDepth][4];
   using Outputs = float[T::kOutputRegisters];
   using Fresh = float[kFresh];
+  /// In place of `unmasked`: scales are negative, so scores change their sign, and every tile takes
+  /// the way of masked ones.
+  static constexpr int kNegated = -1;
 
   const Params& p;
   Shared<T>& sm;
@@ -34,7 +37,7 @@ struct Consumer {
   Operands<T> operands;
   unsigned position = 0;  ///< in the rings of K and V: of the tile whose scores are next
   int tile = 0;           ///< that tile, in its sequence; negative: none is left
-  int unmasked = 0;       ///< tiles below this are seen whole by all of its rows
+  int unmasked = 0;       ///< tiles below this are seen whole by all of its rows; or kNegated
   int first_row = 0;
   Rows rows;
   std::uint32_t queries[kConfig.queries_in_registers ? T::kHeadDim / kDepth : 1][4];
@@ -92,8 +95,10 @@ struct Consumer {
     const int seen = first_row < p.seq_q ? key_limit(p, last < p.seq_q ? last : p.seq_q - 1) : 0;
     unmasked = key_limit(p, first_row) / T::kTileN;
     rows = Rows{};
-    rows.scale = p.descale_q[work.batch * p.heads_q + work.head] *
-                 p.descale_k[work.batch * p.heads_kv + work.kv_head] * p.softmax_scale_log2;
+    const float scale = p.descale_q[work.batch * p.heads_q + work.head] *
+                        p.descale_k[work.batch * p.heads_kv + work.kv_head] * p.softmax_scale_log2;
+    rows.scale = scale < 0.0F ? -scale : scale;
+    if (scale < 0.0F) unmasked = kNegated;
     position = tiles_before + key_group;
     tile = work.tiles - 1 - key_group;
     for (; tile * T::kTileN >= seen && tile >= 0; next()) {
@@ -137,6 +142,10 @@ struct Consumer {
   GPU_FN void begin_softmax(Scores& s, int at_tile, float (&rescale)[2]) {
     gpu::pin_registers(s);
     if (at_tile >= unmasked) {
+      if (unmasked == kNegated) {
+#pragma unroll
+        for (float& score : s) score = -score;
+      }
       const int lane = gpu::lane_idx();
       const int row = first_row + gpu::warp_idx() % 4 * 16 + lane / 4;
       const int first_key = at_tile * T::kTileN + lane % 4 * 2;
