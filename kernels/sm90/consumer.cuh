@@ -104,8 +104,11 @@ struct Consumer {
     for (; tile * T::kTileN >= seen && tile >= 0; next()) {
       if constexpr (kConfig.ping_pong) take_turn();
       wait_keys(position);
-      release_keys(position);
       wait_values(position);
+      // Nothing else keeps lanes together here: one that has not seen these phases would miss them
+      // if the loader could go on.
+      gpu::sync_warp();
+      release_keys(position);
       release_values(position);
       if constexpr (kConfig.ping_pong) pass_turn();
     }

@@ -117,7 +117,10 @@ struct Kernel {
       } else {
         if (work.tiles > 0) gpu::mbarrier_wait(sm.query_full, full_parity<1>(items_before));
         consumer.run(work, tiles_before, o);
-        if (work.tiles > 0 && gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.query_empty);
+        if (work.tiles > 0) {
+          gpu::sync_warp();  // a warpgroup without tiles: every lane has seen query_full
+          if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.query_empty);
+        }
       }
       tiles_before += static_cast<unsigned>(work.tiles);
       if (work.tiles > 0) ++items_before;
