@@ -30,6 +30,11 @@ struct ResourceLimits {
 };
 /// Those of the ladder.
 inline constexpr ResourceLimits kLadderLimits{128, 64 * 1024};
+/// Those of sm90: a consumer's share of the registers (setmaxnreg), and what a block may opt in to.
+inline constexpr ResourceLimits kHopperLimits{240, 227 * 1024};
+constexpr const ResourceLimits& limits_of(Family family) {
+  return family == Family::kSm90 ? kHopperLimits : kLadderLimits;
+}
 
 /// What each kernel of the report that is one of the variants' uses, in the report's order.
 std::vector<ResourceUse> resource_uses(const PtxasReport& report,

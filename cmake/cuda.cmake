@@ -2,6 +2,8 @@
 # still gives the host executor; without the headers there is nothing to build.
 #
 #   SDPA_HAS_DEVICE          1 where device code is compiled
+#   SDPA_HAS_SM90A           1 where 90a is among the architectures, and the sm90 family is compiled
+#   SDPA_SM90A_ARCHS         those of the architectures that are 90a: 90a-real, 90a-virtual
 #   SDPA_CUDA_INCLUDE_DIR    the folder of cuda_fp8.h
 #   fp8_sdpa_internal        what every target of this build needs: include paths, definitions
 #   sdpa_kernel_options(<target>)        nvcc options of kernels
@@ -15,6 +17,7 @@ set(SDPA_CUDA_ARCHS "" CACHE STRING
 set(sdpa_toolkit_roots $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda)
 
 set(SDPA_HAS_DEVICE 0)
+set(SDPA_HAS_SM90A 0)
 if(SDPA_CUDA)
   find_program(SDPA_NVCC nvcc HINTS ${sdpa_toolkit_roots} PATH_SUFFIXES bin)
   if(SDPA_NVCC)
@@ -26,6 +29,14 @@ if(SDPA_CUDA)
     find_package(CUDAToolkit 12.4 REQUIRED)
     set(SDPA_HAS_DEVICE 1)
     message(STATUS "fp8_sdpa: device code for ${CMAKE_CUDA_ARCHITECTURES}")
+    set(SDPA_SM90A_ARCHS ${CMAKE_CUDA_ARCHITECTURES})
+    list(FILTER SDPA_SM90A_ARCHS INCLUDE REGEX "^90a")
+    if(SDPA_SM90A_ARCHS)
+      set(SDPA_HAS_SM90A 1)
+    else()
+      message(STATUS "fp8_sdpa: 90a is not among them, so the sm90 family is left out of the device "
+                     "code; the host executor has it")
+    endif()
   else()
     message(STATUS "fp8_sdpa: no nvcc, so the device kernels, the device half of the gates and "
                    "performance runs are left out; the host executor is built")
@@ -53,6 +64,7 @@ target_include_directories(fp8_sdpa_internal INTERFACE ${PROJECT_SOURCE_DIR}/ker
 target_include_directories(fp8_sdpa_internal SYSTEM INTERFACE ${SDPA_CUDA_INCLUDE_DIR})
 target_compile_definitions(
   fp8_sdpa_internal INTERFACE FP8_SDPA_HAS_DEVICE=${SDPA_HAS_DEVICE}
+                              FP8_SDPA_HAS_SM90A=${SDPA_HAS_SM90A}
                               FP8_SDPA_HAS_HOST=$<BOOL:${SDPA_HOST_EXECUTOR}>)
 target_link_libraries(fp8_sdpa_internal INTERFACE Threads::Threads)
 if(SDPA_HAS_DEVICE)

@@ -1,10 +1,23 @@
 # The toggles of the ladder. The six USE_* pick the default variant (every legal combination is
 # compiled anyway); DEBUG_PRINT is compiled into the kernels.
 #
-#   sdpa_toggle_definitions(<out>)   FP8_SDPA_DEFAULT_<toggle>=<0|1> of the six
+#   sdpa_toggle_definitions(<out>)   FP8_SDPA_DEFAULT_<toggle>=<0|1> of the six, and
+#                                    FP8_SDPA_TOGGLES_CHOSEN=1 where someone chose them: one of them
+#                                    was given when this folder was first configured, or is not what
+#                                    this file sets
 include_guard(GLOBAL)
 
 set(SDPA_TOGGLES USE_KV_LUT USE_CP_ASYNC USE_VEC_PV USE_WMMA_PV USE_WARP_SPEC USE_XOR_SWIZZLE)
+
+if(NOT DEFINED SDPA_TOGGLES_GIVEN)
+  set(sdpa_toggles_given 0)
+  foreach(toggle IN LISTS SDPA_TOGGLES)
+    if(DEFINED ${toggle})
+      set(sdpa_toggles_given 1)
+    endif()
+  endforeach()
+  set(SDPA_TOGGLES_GIVEN ${sdpa_toggles_given} CACHE INTERNAL "A USE_* option was given")
+endif()
 
 set(USE_KV_LUT 0 CACHE STRING "Dequantise K and V through a 256-entry lookup table")
 set(USE_CP_ASYNC 1 CACHE STRING "Double-buffered cp.async for the K/V tiles")
@@ -27,10 +40,17 @@ endfunction()
 
 function(sdpa_toggle_definitions out)
   set(definitions "")
+  set(values "")
   foreach(toggle IN LISTS SDPA_TOGGLES)
     sdpa_read_toggle(${toggle} value)
     list(APPEND definitions FP8_SDPA_DEFAULT_${toggle}=${value})
+    string(APPEND values ${value})
   endforeach()
+  set(chosen ${SDPA_TOGGLES_GIVEN})
+  if(NOT values STREQUAL "010000")
+    set(chosen 1)
+  endif()
+  list(APPEND definitions FP8_SDPA_TOGGLES_CHOSEN=${chosen})
   set(${out} ${definitions} PARENT_SCOPE)
 endfunction()
 

@@ -1,34 +1,20 @@
 #include "fp8_sdpa/forward.hpp"
 
-#include <string>
-
+#include "choose.hpp"
 #include "variant_impl.hpp"
 
 namespace fp8_sdpa {
 namespace {
 
-// The configured default if it serves the problem, else the first variant that does.
-Result<const Variant*> choose(const Problem& problem, const Device& device) {
-  Status first_reason;
-  const Result<const Variant*> configured = find_variant(stage_c_name(configured_toggles()));
-  if (configured.ok()) {
-    first_reason = (*configured)->supports(problem, device);
-    if (first_reason.ok()) return *configured;
-    if (first_reason.code() == StatusCode::kInvalidArgument) return first_reason;
-  }
-  for (const Variant& variant : variants()) {
-    const Status status = variant.supports(problem, device);
-    if (status.ok()) return &variant;
-    if (first_reason.ok()) first_reason = status;
-  }
-  return Status{first_reason.code(), "no variant serves this problem: " + first_reason.message()};
+const detail::Functions& functions_of(const Variant& variant, const Device& device) {
+  return device.backend == Backend::kDevice ? variant.impl->device : variant.impl->host;
 }
 
 }  // namespace
 
 Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant) {
   if (variant == nullptr) {
-    const Result<const Variant*> chosen = choose(problem, device);
+    const Result<const Variant*> chosen = detail::choose(problem, device, toggles_chosen());
     if (!chosen.ok()) return chosen.status();
     variant = *chosen;
   } else if (Status s = variant->supports(problem, device); !s.ok()) {
@@ -38,15 +24,17 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
   result.problem_ = problem;
   result.device_ = device;
   result.variant_ = variant;
+  if (const detail::Prepare prepare = functions_of(*variant, device).prepare; prepare != nullptr) {
+    if (Status s = prepare(problem, device, result.state_); !s.ok()) return s;
+  }
   return result;
 }
 
 Status forward(const Plan& plan, void* /*workspace*/, CUstream_st* stream) {
   const gpu::Queue queue{stream, &plan.device().executor};
-  const detail::VariantImpl& impl = *plan.variant().impl;
-  const detail::Launch launch =
-      plan.device().backend == Backend::kDevice ? impl.launch_device : impl.launch_host;
-  return launch(plan.problem(), queue);
+  const detail::Functions& functions = functions_of(plan.variant(), plan.device());
+  if (functions.launch_prepared != nullptr) return functions.launch_prepared(plan.state(), queue);
+  return functions.launch(plan.problem(), queue);
 }
 
 Status forward(const Problem& problem, CUstream_st* stream) {

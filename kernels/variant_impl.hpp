@@ -4,16 +4,32 @@
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
 #include "gpu/queue.hpp"
+#include "plan_state.hpp"
 
 namespace fp8_sdpa::detail {
 
 using Launch = Status (*)(const Problem&, const gpu::Queue&);
+using Prepare = Status (*)(const Problem&, const Device&, PlanState&);
+using LaunchPrepared = Status (*)(const PlanState&, const gpu::Queue&);
+
+/// Of one backend: either `launch`, or the pair that does once per plan what need not be done per
+/// launch. All null where this build lacks the backend.
+struct Functions {
+  Launch launch = nullptr;
+  Prepare prepare = nullptr;
+  LaunchPrepared launch_prepared = nullptr;
+
+  constexpr bool built() const { return launch != nullptr || launch_prepared != nullptr; }
+};
 
 struct VariantImpl {
   Status (*supports)(const Problem&,
                      const Device&);  ///< the family's own limits, after check_problem()
-  Launch launch_device;               ///< null where this build has no device code
-  Launch launch_host;                 ///< null where this build has no host executor
+  Functions device;                   ///< needs device code
+  Functions host;                     ///< needs the host executor
+  /// Microseconds of a launch inside a CUDA graph on an sm_90 with `sm_count` multiprocessors, for
+  /// a problem that the variant serves; null where nobody has measured.
+  double (*predicted_us)(const Problem&, int sm_count) = nullptr;
 };
 
 }  // namespace fp8_sdpa::detail

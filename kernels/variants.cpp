@@ -11,6 +11,8 @@
 #include "sm80/sm80.hpp"
 #include "sm89/kernel.cuh"
 #include "sm89/sm89.hpp"
+#include "sm90/kernel.cuh"
+#include "sm90/sm90.hpp"
 #include "stage_c/kernel.cuh"
 #include "stage_c/stage_c.hpp"
 #include "variant_impl.hpp"
@@ -26,15 +28,51 @@ constexpr Resources resources_of(int tile_m, int tile_n) {
 
 template <class Tag>
 constexpr detail::VariantImpl stage_c_impl() {
-  detail::VariantImpl impl{stage_c::supports, nullptr, nullptr};
+  detail::VariantImpl impl{stage_c::supports, {}, {}};
 #if FP8_SDPA_HAS_DEVICE
-  impl.launch_device = stage_c::launch<Tag, Backend::kDevice>;
+  impl.device.launch = stage_c::launch<Tag, Backend::kDevice>;
 #endif
 #if FP8_SDPA_HAS_HOST
-  impl.launch_host = stage_c::launch<Tag, Backend::kHost>;
+  impl.host.launch = stage_c::launch<Tag, Backend::kHost>;
 #endif
   return impl;
 }
+
+template <class Tag>
+constexpr detail::VariantImpl sm90_impl() {
+  detail::VariantImpl impl{sm90::supports<Tag>, {}, {}, sm90::predicted_us<Tag>};
+#if FP8_SDPA_HAS_SM90A
+  impl.device.prepare = sm90::prepare<Tag, Backend::kDevice>;
+  impl.device.launch_prepared = sm90::launch<Tag, Backend::kDevice>;
+#endif
+#if FP8_SDPA_HAS_HOST
+  impl.host.prepare = sm90::prepare<Tag, Backend::kHost>;
+  impl.host.launch_prepared = sm90::launch<Tag, Backend::kHost>;
+#endif
+  return impl;
+}
+
+/// What a block of the head dim asks for that asks for most.
+template <class Tag>
+constexpr Resources sm90_resources() {
+  Resources most;
+  const auto consider = [&most]<int kHeadDim>() {
+    if constexpr (Tag::serves(kHeadDim)) {
+      using K = sm90::Kernel<Tag, kHeadDim>;
+      const Resources one = resources_of<K>(K::T::kTileM, K::T::kTileN);
+      if (one.shared_bytes > most.shared_bytes) most = one;
+    }
+  };
+  consider.template operator()<64>();
+  consider.template operator()<128>();
+  consider.template operator()<256>();
+  return most;
+}
+
+#define FP8_SDPA_SM90_VARIANT(NAME, SUMMARY) \
+  constexpr detail::VariantImpl k_##NAME = sm90_impl<sm90::tag::NAME>();
+#include "sm90/variants.def"
+#undef FP8_SDPA_SM90_VARIANT
 
 /// A family of one variant: its functions are named by the family's namespace.
 #if FP8_SDPA_HAS_DEVICE
@@ -47,10 +85,12 @@ constexpr detail::VariantImpl stage_c_impl() {
 #else
 #define FP8_SDPA_LAUNCH_HOST(FAMILY) nullptr
 #endif
-constexpr detail::VariantImpl k_sm80_mma{sm80::supports, FP8_SDPA_LAUNCH_DEVICE(sm80),
-                                         FP8_SDPA_LAUNCH_HOST(sm80)};
-constexpr detail::VariantImpl k_sm89_mma{sm89::supports, FP8_SDPA_LAUNCH_DEVICE(sm89),
-                                         FP8_SDPA_LAUNCH_HOST(sm89)};
+constexpr detail::VariantImpl k_sm80_mma{sm80::supports,
+                                         {FP8_SDPA_LAUNCH_DEVICE(sm80)},
+                                         {FP8_SDPA_LAUNCH_HOST(sm80)},
+                                         sm80::predicted_us};
+constexpr detail::VariantImpl k_sm89_mma{
+    sm89::supports, {FP8_SDPA_LAUNCH_DEVICE(sm89)}, {FP8_SDPA_LAUNCH_HOST(sm89)}};
 
 #define FP8_SDPA_STAGE_C_VARIANT(NAME, SUMMARY, ...) \
   constexpr detail::VariantImpl k_##NAME = stage_c_impl<stage_c::tag::NAME>();
@@ -85,6 +125,16 @@ constexpr Variant kVariants[] = {
                                                                                    groups::kTileN),
      .impl = &k_sm89_mma,
      .fp8_p = true},
+#define FP8_SDPA_SM90_VARIANT(NAME, SUMMARY)       \
+  {.name = #NAME,                                  \
+   .summary = SUMMARY,                             \
+   .family = Family::kSm90,                        \
+   .toggles = {},                                  \
+   .resources = sm90_resources<sm90::tag::NAME>(), \
+   .impl = &k_##NAME,                              \
+   .fp8_p = true},
+#include "sm90/variants.def"
+#undef FP8_SDPA_SM90_VARIANT
 };
 
 // Levenshtein distance, for "did you mean".
@@ -130,8 +180,12 @@ Result<const Variant*> find_variant(std::string_view name) {
 
 Status Variant::supports(const Problem& problem, const Device& device) const {
   if (Status s = detail::check_problem(problem); !s.ok()) return s;
-  const bool built = device.backend == Backend::kDevice ? impl->launch_device != nullptr
-                                                        : impl->launch_host != nullptr;
+  const bool built = device.backend == Backend::kDevice ? impl->device.built() : impl->host.built();
+  if (!built && device.backend == Backend::kDevice && FP8_SDPA_HAS_DEVICE) {
+    return unsupported(std::string(name) +
+                       " has no device code in this build: configure it with 90a among "
+                       "SDPA_CUDA_ARCHS");
+  }
   if (!built) {
     return unsupported(
         std::string("this build has no ") + name_of(device.backend) + " code: configure it " +

@@ -54,7 +54,7 @@ Status serves(const Variant& variant, const Shape& shape, Dtype dtype, const Dev
   problem.head_dim = shape.head_dim;
   problem.q = q.view(at(1), dtype);
   problem.k = kv.view(at(2), dtype);
-  problem.v = kv.view(at(3), dtype);
+  problem.v = value_view(value_extent(shape, options), options, at(3), dtype);
   problem.o = q.view(at(4), options.output);
   problem.lse = options.lse ? static_cast<float*>(at(5)) : nullptr;
   const auto* floats = static_cast<const float*>(at(6));

@@ -10,7 +10,36 @@ namespace {
 /// Elements of padding: 16 bytes of FP8, as strides must be multiples of; 32 of an output.
 constexpr std::int64_t kPadding = 16;
 
+/// Every (rows, columns) matrix of `from`, transposed.
+std::vector<std::uint8_t> transposed(const std::vector<std::uint8_t>& from, std::int64_t rows,
+                                     std::int64_t columns) {
+  std::vector<std::uint8_t> to(from.size());
+  const auto size = static_cast<std::int64_t>(from.size());
+  for (std::int64_t i = 0; i < size; ++i) {
+    const std::int64_t row = i / columns % rows;
+    const std::int64_t first = i - i % (rows * columns);
+    to[static_cast<std::size_t>(first + i % columns * rows + row)] =
+        from[static_cast<std::size_t>(i)];
+  }
+  return to;
+}
+
 }  // namespace
+
+Extent value_extent(const Shape& shape, const CheckOptions& options) {
+  const std::int64_t padding = options.padded ? kPadding : 0;
+  if (!options.transposed_v) {
+    return {shape.batch,    shape.heads_kv,         shape.seq_kv,
+            shape.head_dim, options.sequence_major, padding};
+  }
+  const std::int64_t to_16 = (kPadding - shape.seq_kv % kPadding) % kPadding;
+  return {shape.batch,  shape.heads_kv,           shape.head_dim,
+          shape.seq_kv, /*sequence_major=*/false, to_16 + padding};
+}
+
+Tensor value_view(const Extent& extent, const CheckOptions& options, void* data, Dtype dtype) {
+  return options.transposed_v ? extent.transposed_view(data, dtype) : extent.view(data, dtype);
+}
 
 GateResult count_gate(const char* name, std::int64_t count, std::string detail) {
   GateResult gate;
@@ -47,7 +76,8 @@ Harness::Harness(const CaseData& data, const Device& device, const CheckOptions&
       q_{data.shape.batch,    data.shape.heads_q,     data.shape.seq_q,
          data.shape.head_dim, options.sequence_major, options.padded ? kPadding : 0},
       kv_{data.shape.batch,    data.shape.heads_kv,    data.shape.seq_kv,
-          data.shape.head_dim, options.sequence_major, options.padded ? kPadding : 0} {}
+          data.shape.head_dim, options.sequence_major, options.padded ? kPadding : 0},
+      v_(value_extent(data.shape, options)) {}
 
 Result<std::unique_ptr<Harness>> Harness::make(const CaseData& data, const Device& device,
                                                const CheckOptions& options) {
@@ -72,12 +102,15 @@ Status Harness::add_input(const std::vector<T>& values, const char* name,
 }
 
 Status Harness::set_up(const CaseData& data, const CheckOptions& options) {
-  for (Status status : {add_input(q_.scatter(data.q.codes), "Q", q_.gaps(1)),
-                        add_input(kv_.scatter(data.k.codes), "K", kv_.gaps(1)),
-                        add_input(kv_.scatter(data.v.codes), "V", kv_.gaps(1)),
-                        add_input(data.q.descales, "Q's descales", {}),
-                        add_input(data.k.descales, "K's descales", {}),
-                        add_input(data.v.descales, "V's descales", {})}) {
+  const std::vector<std::uint8_t> v =
+      options.transposed_v ? transposed(data.v.codes, data.shape.seq_kv, data.shape.head_dim)
+                           : data.v.codes;
+  for (Status status :
+       {add_input(q_.scatter(data.q.codes), "Q", q_.gaps(1)),
+        add_input(kv_.scatter(data.k.codes), "K", kv_.gaps(1)),
+        add_input(v_.scatter(v), "V", v_.gaps(1)), add_input(data.q.descales, "Q's descales", {}),
+        add_input(data.k.descales, "K's descales", {}),
+        add_input(data.v.descales, "V's descales", {})}) {
     if (!status.ok()) return status;
   }
   auto o = allocate(device_, q_.elements() * sizeof(std::uint16_t), "O");
@@ -105,7 +138,7 @@ void Harness::bind(const CaseData& data, const CheckOptions& options) {
   problem_.head_dim = data.shape.head_dim;
   problem_.q = q_.view(inputs_[0].buffer->data(), data.dtype);
   problem_.k = kv_.view(inputs_[1].buffer->data(), data.dtype);
-  problem_.v = kv_.view(inputs_[2].buffer->data(), data.dtype);
+  problem_.v = value_view(v_, options, inputs_[2].buffer->data(), data.dtype);
   problem_.o = q_.view(o_->data(), options.output);
   problem_.lse = lse_ != nullptr ? static_cast<float*>(lse_->data()) : nullptr;
   problem_.descales = {floats(3), floats(4), floats(5)};

@@ -45,6 +45,10 @@ struct Extent {
   Tensor view(void* data, Dtype dtype) const {
     return {data, dtype, stride_batch(), stride_head(), stride_seq(), 1};
   }
+  /// The same memory seen as a tensor whose seq is this one's dim, and the other way round.
+  Tensor transposed_view(void* data, Dtype dtype) const {
+    return {data, dtype, stride_batch(), stride_head(), 1, stride_seq()};
+  }
 
   /// Calls visit(offset in memory, offset in a contiguous tensor) for each row.
   template <class Visit>
@@ -78,6 +82,12 @@ struct Extent {
   /// The byte ranges [begin, end) of the padding.
   std::vector<ByteRange> gaps(std::size_t element_size) const;
 };
+
+/// How V of a shape lies in memory under the options; with transposed_v, (B,H,D,S) as an extent of
+/// head_dim rows of seq_kv elements.
+Extent value_extent(const Shape& shape, const CheckOptions& options);
+/// V's view of memory laid out by value_extent().
+Tensor value_view(const Extent& extent, const CheckOptions& options, void* data, Dtype dtype);
 
 /// A gate that passes when nothing was counted.
 GateResult count_gate(const char* name, std::int64_t count, std::string detail);
@@ -125,7 +135,8 @@ class Harness {
 
   Device device_;
   Extent q_;
-  Extent kv_;
+  Extent kv_;  ///< K
+  Extent v_;
   std::vector<InputBuffer> inputs_;  ///< Q, K, V and their descales
   std::unique_ptr<Buffer> o_;
   std::unique_ptr<Buffer> lse_;

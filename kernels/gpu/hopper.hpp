@@ -2,6 +2,7 @@
 // `static constexpr bool kOnlySm90a = true` (gpu/launch.hpp).
 #pragma once
 
+#include "gpu/cluster.hpp"        // IWYU pragma: export
 #include "gpu/gpu.hpp"            // IWYU pragma: export
 #include "gpu/shared_matrix.hpp"  // IWYU pragma: export
 #include "gpu/tensor_map.hpp"     // IWYU pragma: export

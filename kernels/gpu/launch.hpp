@@ -4,7 +4,8 @@
 // static constexpr int kThreads and kMinBlocks (__launch_bounds__), and
 // GPU_FN static void run(const Params&, Shared&). It may have static constexpr int kMinSmVersion
 // (89 for sm_89): code for older architectures, which lack its instructions, is then a trap. It may
-// have static constexpr bool kOnlySm90a = true: code for every architecture but sm_90a is a trap. K
+// have static constexpr bool kOnlySm90a = true: code for every architecture but sm_90a is a trap.
+// And static constexpr int kClusterBlocks (gpu/cluster.hpp). K
 // must not be a template over a non-type argument of class type: nvcc's host stub does not compile
 // then. Use a tag type.
 #pragma once
@@ -25,6 +26,16 @@
 
 namespace gpu {
 inline namespace GPU_BACKEND {
+
+/// Blocks of a cluster of K; 1 if K does not say.
+template <class K>
+consteval int cluster_blocks() {
+  if constexpr (requires { K::kClusterBlocks; }) {
+    return K::kClusterBlocks;
+  } else {
+    return 1;
+  }
+}
 
 /// The alignment of a block's shared memory: what the widest swizzle atom asks for.
 inline constexpr int kSharedAlignment = 1024;
@@ -88,7 +99,21 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
     FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
         kernel_entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
   }
-  kernel_entry<K><<<grid, K::kThreads, kSharedBytes, queue.stream>>>(params);
+  if constexpr (cluster_blocks<K>() == 1) {
+    kernel_entry<K><<<grid, K::kThreads, kSharedBytes, queue.stream>>>(params);
+  } else {
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {cluster_blocks<K>(), 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = dim3(K::kThreads);
+    config.dynamicSmemBytes = kSharedBytes;
+    config.stream = queue.stream;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaLaunchKernelEx(&config, kernel_entry<K>, params));
+  }
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaGetLastError());
   return {};
 #else
@@ -96,6 +121,7 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
       .grid = grid,
       .threads = K::kThreads,
       .min_blocks = K::kMinBlocks,
+      .cluster_blocks = cluster_blocks<K>(),
       .shared_bytes = sizeof(Shared),
       .shared_alignment = kSharedAlignment,
       .entry =

@@ -12,6 +12,9 @@ namespace fp8_sdpa::sm80 {
 /// newer.
 Status supports(const Problem& problem, const Device& device);
 
+/// Predicted on an sm_90: variant_impl.hpp.
+double predicted_us(const Problem& problem, int sm_count);
+
 /// Launches sm80_mma on one backend. Instantiated once per backend, in instances.cu.
 template <Backend kBackend>
 Status launch(const Problem& problem, const gpu::Queue& queue);

@@ -4,9 +4,22 @@ cmake_minimum_required(VERSION 3.25)
 if(DEFINED REFUSE)
   include(${SOURCE_DIR}/cmake/toggles.cmake)
   return()
+elseif(DEFINED GIVEN)
+  # A toggle is chosen by giving it, whatever its value.
+  include(${SOURCE_DIR}/cmake/toggles.cmake)
+  sdpa_toggle_definitions(definitions)
+  if(NOT FP8_SDPA_TOGGLES_CHOSEN=1 IN_LIST definitions)
+    message(FATAL_ERROR "USE_CP_ASYNC=1 was given, but: ${definitions}")
+  endif()
+  return()
 endif()
 
 include(${SOURCE_DIR}/cmake/toggles.cmake)
+
+sdpa_toggle_definitions(definitions)
+if(NOT FP8_SDPA_TOGGLES_CHOSEN=0 IN_LIST definitions)
+  message(SEND_ERROR "nobody chose a toggle, but: ${definitions}")
+endif()
 
 function(expect toggle value want)
   set(${toggle} ${value})
@@ -23,7 +36,7 @@ expect(USE_CP_ASYNC on 1)
 
 set(USE_WMMA_PV ON)
 sdpa_toggle_definitions(definitions)
-foreach(want FP8_SDPA_DEFAULT_USE_CP_ASYNC=1 FP8_SDPA_DEFAULT_USE_WMMA_PV=1
+foreach(want FP8_SDPA_TOGGLES_CHOSEN=1 FP8_SDPA_DEFAULT_USE_CP_ASYNC=1 FP8_SDPA_DEFAULT_USE_WMMA_PV=1
              FP8_SDPA_DEFAULT_USE_KV_LUT=0)
   if(NOT want IN_LIST definitions)
     message(SEND_ERROR "${want} is not among ${definitions}")
@@ -43,3 +56,9 @@ foreach(value 2 yes "" -1)
     message(SEND_ERROR "USE_KV_LUT='${value}': the message does not say so: ${message}")
   endif()
 endforeach()
+
+execute_process(COMMAND ${CMAKE_COMMAND} -D SOURCE_DIR=${SOURCE_DIR} -D GIVEN=1 -D USE_CP_ASYNC=1 -P
+                        ${CMAKE_SCRIPT_MODE_FILE} RESULT_VARIABLE failed)
+if(failed)
+  message(SEND_ERROR "a toggle that was given did not count as chosen")
+endif()

@@ -141,6 +141,27 @@ TEST_P(Families, MasksHeadSizesAndSharedHeadsPassOrAreDeclinedByName) {
   }
 }
 
+// The same with more keys than one step of any kernel takes, and causal rows that end anywhere in
+// a tile.
+TEST_P(Families, MasksAndHeadSizesOverSeveralTilesPassOrAreDeclinedByName) {
+  if (!ready_) return;
+  for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
+    for (const int head_dim : {64, 128, 256}) {
+      for (const auto& [seq_q, seq_kv] : {std::pair{200, 500}, {300, 280}}) {
+        reference::Shape shape = make_shape(1, 2, seq_q, seq_kv, head_dim);
+        shape.heads_kv = 1;
+        shape.mask = mask;
+        shape.inputs.family = "normal";
+        shape.name += std::string("_kv1_normal_") + name_of(mask);
+        SCOPED_TRACE(shape.name);
+        reference::CheckOptions options;
+        options.rerun = false;
+        expect_pass_or_known_decline(variant(), shape, 27, device_, options);
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Gates, Families,
                          testing::Combine(testing::ValuesIn(kBackends),
                                           testing::ValuesIn(all_variants())),

@@ -2,6 +2,8 @@
 // both layouts.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {
@@ -64,6 +66,24 @@ TEST_P(Problems, BothFormatsOutputsAndLayouts) {
         expect_pass_or_known_decline(variant(), make_shape(2, 2, 77, 77), 5, device_, options,
                                      input);
       }
+    }
+  }
+}
+
+// V as a quantiser may leave it, (B,H,D,S): lengths that end a row of keys anywhere in 16 bytes,
+// one KV tile and several, NaN in what pads the rows. Whoever does not serve it says so.
+TEST_P(Problems, TransposedValues) {
+  if (!ready_) return;
+  for (const auto& [seq_q, seq_kv, head_dim] :
+       {std::tuple{40, 1, 64}, {40, 48, 64}, {70, 333, 64}, {33, 203, 128}, {20, 300, 256}}) {
+    for (const bool padded : {false, true}) {
+      SCOPED_TRACE(testing::Message()
+                   << seq_q << " x " << seq_kv << " x " << head_dim << (padded ? " padded" : ""));
+      reference::CheckOptions options;
+      options.transposed_v = true;
+      options.padded = padded;
+      expect_pass_or_known_decline(variant(), make_shape(1, 2, seq_q, seq_kv, head_dim), 8, device_,
+                                   options);
     }
   }
 }

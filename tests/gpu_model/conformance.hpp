@@ -51,6 +51,7 @@ enum class Primitive {
   kWgmmaTypes,
   kElectOne,
   kSetmaxnreg,
+  kCluster,
 };
 
 /// Reads a whole buffer, writes a whole buffer. For element-wise primitives `count` is the number
@@ -154,5 +155,10 @@ inline constexpr int kElectThreads = 128;
 inline constexpr int kElectRounds = 5;
 
 inline constexpr int kSetmaxnregThreads = 384;
+
+inline constexpr int kClusterThreads = 64;
+inline constexpr int kClusterBlocks = 4;
+inline constexpr int kClusters = 3;
+inline constexpr int kClusterRounds = 3;
 
 }  // namespace conformance

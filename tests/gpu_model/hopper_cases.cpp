@@ -107,6 +107,27 @@ Case setmaxnreg_case() {
   return make_case("setmaxnreg", Primitive::kSetmaxnreg, kNoInput, expected, 0);
 }
 
+Case cluster_case() {
+  constexpr int kInCluster = kClusterBlocks * kClusterThreads;
+  std::vector<float> in(static_cast<std::size_t>(kClusters) * kInCluster);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i * i % 101);
+  std::vector<float> values = in;
+  for (int round = 0; round < kClusterRounds; ++round) {
+    const std::vector<float> before = values;
+    for (int i = 0; i < static_cast<int>(values.size()); ++i) {
+      values[i] = 0;
+      for (int rank = 0; rank < kClusterBlocks; ++rank) {
+        const int first = i / kInCluster * kInCluster + rank * kClusterThreads;
+        values[i] += before[first + (i % kClusterThreads ^ round)];
+      }
+    }
+  }
+  for (int i = 0; i < static_cast<int>(values.size()); ++i) {
+    values[i] += static_cast<float>(i / kClusterThreads % kClusterBlocks);
+  }
+  return make_case("cluster", Primitive::kCluster, in, values, 0);
+}
+
 }  // namespace
 
 void add_hopper_cases(std::vector<Case>& all) {
@@ -115,6 +136,7 @@ void add_hopper_cases(std::vector<Case>& all) {
   all.push_back(hopper_only(tma_store_case(), true));
   all.push_back(hopper_only(elect_case(), false));
   all.push_back(hopper_only(setmaxnreg_case(), true));
+  all.push_back(hopper_only(cluster_case(), false));
 }
 
 }  // namespace conformance

@@ -192,6 +192,31 @@ struct Setmaxnreg : KernelBase<kSetmaxnregThreads> {
   }
 };
 
+/// in: a float per thread of the grid. out: a float per thread: in each round, the sum of its place
+/// over the cluster's blocks, which is its value in the next round; plus the block's rank.
+struct ClusterSums : KernelBase<kClusterThreads, float[kClusterThreads]> {
+  static constexpr int kMinSmVersion = 90;
+  static constexpr int kClusterBlocks = conformance::kClusterBlocks;
+
+  GPU_FN static void run(const Buffers& p, Shared& shared) {
+    const int t = gpu::thread_idx();
+    const int place = static_cast<int>(gpu::block_idx().x) * kClusterThreads + t;
+    float value = static_cast<const float*>(p.in)[place];
+    for (int round = 0; round < kClusterRounds; ++round) {
+      shared[t] = value;
+      gpu::cluster_arrive();
+      gpu::cluster_wait();
+      value = 0;
+      for (int rank = 0; rank < kClusterBlocks; ++rank) {
+        value += gpu::load_cluster_float(gpu::cluster_address(&shared[t ^ round], rank));
+      }
+      gpu::cluster_arrive();
+      gpu::cluster_wait();
+    }
+    static_cast<float*>(p.out)[place] = value + static_cast<float>(gpu::cluster_rank());
+  }
+};
+
 /// A map of each config; `slot_bytes` from tensor to tensor.
 inline fp8_sdpa::Status encode_maps(const void* first, int slot_bytes, TmaParams& params) {
   for (int i = 0; i < kTmaCount; ++i) {
@@ -233,6 +258,8 @@ inline fp8_sdpa::Status launch_hopper(Primitive primitive, const Buffers& b, con
     case Primitive::kTmaStore: return launch_tma(primitive, b, q);
     case Primitive::kElectOne: return gpu::launch<ElectOne>(dim3(1), b, q);
     case Primitive::kSetmaxnreg: return gpu::launch<Setmaxnreg>(dim3(1), b, q);
+    case Primitive::kCluster:
+      return gpu::launch<ClusterSums>(dim3(kClusters * kClusterBlocks), b, q);
     default: return launch_wgmma(primitive, b, q);
   }
 }

@@ -10,6 +10,13 @@
 
 namespace gpu_model {
 
+/// Whether ThreadSanitizer watches: a race that a test makes is then for races/ to show.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kRacesReported = true;
+#else
+inline constexpr bool kRacesReported = false;
+#endif
+
 /// As KernelOf, with a tensor map where a device would want it.
 template <class Body, int kThreadsOfBlock, class SharedMemory>
 struct MappedKernelOf {

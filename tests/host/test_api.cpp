@@ -54,11 +54,14 @@ TEST(VariantTable, StageCNamesSayTheToggles) {
   }
 }
 
-TEST(VariantTable, ResourcesAreWithinTheLadderLimits) {
+// SPEC section 5: 64 KiB for the ladder; the Hopper kernels state limits of their own, what a block
+// of sm_90 may opt in to.
+TEST(VariantTable, ResourcesAreWithinTheLimitsOfTheFamily) {
   for (const Variant& variant : variants()) {
+    const std::size_t limit = (variant.family == Family::kSm90 ? 227U : 64U) * 1024U;
     EXPECT_GT(variant.resources.shared_bytes, 0U) << variant.name;
     EXPECT_EQ(variant.resources.threads % 32, 0) << variant.name;
-    EXPECT_LE(variant.resources.shared_bytes, 64U * 1024U) << variant.name;
+    EXPECT_LE(variant.resources.shared_bytes, limit) << variant.name;
   }
 }
 
@@ -97,10 +100,12 @@ TEST(VariantTable, EveryLegalCombinationIsAVariant) {
   EXPECT_EQ(stage_c, 36);  // names are unique and say the toggles, which are legal
 }
 
-TEST(Plan, ValidProblemIsPlannedWithTheConfiguredDefault) {
+// Toggles that someone chose pick the variant; else problem and device do (test_choose.cpp).
+TEST(Plan, ValidProblemIsPlannedAsTheBuildWasConfigured) {
   const auto made = plan(valid_problem(), host_executor());
   ASSERT_TRUE(made.ok()) << made.status().message();
-  EXPECT_EQ(made->variant().name, stage_c_name(configured_toggles()));
+  EXPECT_EQ(made->variant().name,
+            toggles_chosen() ? stage_c_name(configured_toggles()) : "sm80_mma");
   EXPECT_EQ(made->workspace_bytes(), 0U);
 }
 
@@ -183,26 +188,85 @@ INSTANTIATE_TEST_SUITE_P(
                    "descales.k is null"},
         BadProblem{"UnknownMask", [](Problem& p) { p.mask = static_cast<Mask>(7); }, kInvalid,
                    "mask is 7; it must be none or causal"},
-        BadProblem{"HeadDim128",
-                   [](Problem& p) {
-                     p.head_dim = 128;
-                     p.heads_q = p.heads_kv = 1;
-                     p.q.stride_seq = p.k.stride_seq = p.v.stride_seq = p.o.stride_seq = 128;
-                   },
-                   kUnsupported, "serves head_dim 64, not 128"},
-        BadProblem{"Causal", [](Problem& p) { p.mask = Mask::kCausal; }, kUnsupported,
-                   "serves no mask, not causal"},
-        BadProblem{"GroupedHeads", [](Problem& p) { p.heads_kv = 1; }, kUnsupported,
-                   "serves heads_q == heads_kv, not 2 and 1"},
         BadProblem{"MixedFormats", [](Problem& p) { p.v.dtype = Dtype::kE5M2; }, kUnsupported,
-                   "serves one FP8 format for q, k and v"},
-        BadProblem{"TransposedV",
-                   [](Problem& p) {
-                     p.v.stride_seq = 1;
-                     p.v.stride_dim = 32;
-                   },
-                   kUnsupported, "serves a row-major v"}),
+                   "serves one FP8 format for q, k and v"}),
     [](const testing::TestParamInfo<BadProblem>& info) { return std::string(info.param.name); });
+
+struct FamilyLimit {
+  const char* name;
+  void (*change)(Problem&);
+  bool sm90;           // served by the sm90 family, by every variant of it that has the head dim
+  const char* reason;  // of those that do not serve it
+};
+
+void PrintTo(const FamilyLimit& limit, std::ostream* os) {
+  *os << limit.name;
+}
+
+void head_dim_128(Problem& p) {
+  p.head_dim = 128;
+  p.heads_q = p.heads_kv = 1;
+  p.q.stride_seq = p.k.stride_seq = p.v.stride_seq = p.o.stride_seq = 128;
+}
+
+class FamilyLimits : public testing::TestWithParam<FamilyLimit> {};
+
+TEST_P(FamilyLimits, AreServedByOneSideAndDeclinedByTheOtherWithTheReason) {
+  Problem problem = valid_problem();
+  GetParam().change(problem);
+  int served = 0;
+  for (const Variant& variant : variants()) {
+    const bool is_sm90 = variant.family == Family::kSm90;
+    const Status status = variant.supports(problem, host_executor());
+    if (is_sm90 == GetParam().sm90) {
+      served += status.ok() ? 1 : 0;
+      const bool other_head_dim =
+          is_sm90 && status.message().starts_with(std::string(variant.name) + " serves head_dim ");
+      EXPECT_TRUE(status.ok() || other_head_dim) << status.message();
+    } else {
+      EXPECT_EQ(status.code(), StatusCode::kUnsupported) << variant.name;
+      const std::string who =
+          variant.family == Family::kStageC ? "stage_c" : std::string(variant.name);
+      const std::string reason = who + " " + GetParam().reason;
+      EXPECT_EQ(status.message().rfind(reason, 0), 0U) << status.message();
+    }
+  }
+  EXPECT_GT(served, 0);
+  const auto made = plan(problem, host_executor());
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(made->variant().family == Family::kSm90, GetParam().sm90) << made->variant().name;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Api, FamilyLimits,
+    testing::Values(
+        FamilyLimit{"HeadDim128", head_dim_128, true, "serves head_dim 64, not 128"},
+        FamilyLimit{"Causal", [](Problem& p) { p.mask = Mask::kCausal; }, true,
+                    "serves no mask, not causal"},
+        FamilyLimit{"GroupedHeads", [](Problem& p) { p.heads_kv = 1; }, true,
+                    "serves heads_q == heads_kv, not 2 and 1"},
+        FamilyLimit{"TransposedV",
+                    [](Problem& p) {
+                      p.v.stride_seq = 1;
+                      p.v.stride_dim = 32;
+                    },
+                    true, "serves a row-major v (stride_dim 1), not stride_dim 32"},
+        FamilyLimit{"E5M2", [](Problem& p) { p.q.dtype = p.k.dtype = p.v.dtype = Dtype::kE5M2; },
+                    false, "serves e4m3, not e5m2"}),
+    [](const testing::TestParamInfo<FamilyLimit>& info) { return std::string(info.param.name); });
+
+TEST(Supports, Sm90VariantsNameTheHeadDimsThatTheyServe) {
+  Problem problem = valid_problem();
+  problem.head_dim = 32;
+  for (const Variant& variant : variants()) {
+    if (variant.family != Family::kSm90) continue;
+    const Status status = variant.supports(problem, host_executor());
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported) << variant.name;
+    EXPECT_TRUE(status.message().starts_with(std::string(variant.name) + " serves head_dim 64"))
+        << status.message();
+    EXPECT_TRUE(status.message().ends_with(", not 32")) << status.message();
+  }
+}
 
 TEST(Supports, OldDeviceIsDeclined) {
   Device turing = host_executor();

@@ -148,7 +148,7 @@ std::shared_ptr<const CaseData> small_case(Mask mask = Mask::kNone) {
 
 Result<CaseResult> run(detail::Launch launch, const CheckOptions& options = {},
                        Mask mask = Mask::kNone, bool served = true) {
-  const detail::VariantImpl impl{served ? serves_all : serves_none, nullptr, launch};
+  const detail::VariantImpl impl{served ? serves_all : serves_none, {}, {launch}};
   const Variant variant{"made_up", "for a test", Family::kStageC, {}, {128, 1024, 32, 32}, &impl};
   Device device;
   device.backend = Backend::kHost;
@@ -274,7 +274,7 @@ TEST(Check, NanInTheInputMustReachTheOutput) {
   EXPECT_TRUE(std::isnan((*data)->reference_kernel.o[6]));
   EXPECT_FALSE(std::isnan((*data)->reference_kernel.o[7]));
   const auto check_with = [&](detail::Launch launch) {
-    const detail::VariantImpl impl{serves_all, nullptr, launch};
+    const detail::VariantImpl impl{serves_all, {}, {launch}};
     const Variant variant{"made_up", "", Family::kStageC, {}, {128, 1024, 32, 32}, &impl};
     Device device;
     device.shared_memory_per_block = 1 << 17;

@@ -190,9 +190,9 @@ Status serves_none(const Problem&, const Device&) {
   return unsupported("not today");
 }
 
-const detail::VariantImpl kZeros = {serves_all, zeros, zeros};
-const detail::VariantImpl kDeadlock = {serves_all, deadlock, deadlock};
-const detail::VariantImpl kDeclines = {serves_none, zeros, zeros};
+const detail::VariantImpl kZeros = {serves_all, {zeros}, {zeros}};
+const detail::VariantImpl kDeadlock = {serves_all, {deadlock}, {deadlock}};
+const detail::VariantImpl kDeclines = {serves_none, {zeros}, {zeros}};
 
 Variant variant_with(const char* name, const detail::VariantImpl& impl) {
   return {name, "", Family::kStageC, {}, {32, 0, 32, 32}, &impl};

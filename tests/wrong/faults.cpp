@@ -81,10 +81,12 @@ class Flattener {
   }
 
  private:
-  /// Kernel sources are copied; what they stand on, and tables read by macro, are included.
+  /// Kernel sources are copied; what they stand on (the executor, the library's own headers) and
+  /// tables read by macro are included.
   bool is_ours(const std::string& include) const {
-    return include.rfind("gpu/", 0) != 0 && include.rfind("fp8_sdpa/", 0) != 0 &&
-           fs::path(include).extension() != ".def" && fs::exists(kernels_ / include);
+    return include.find('/') != std::string::npos && include.rfind("gpu/", 0) != 0 &&
+           include.rfind("fp8_sdpa/", 0) != 0 && fs::path(include).extension() != ".def" &&
+           fs::exists(kernels_ / include);
   }
 
   const Fault& fault_;
@@ -118,7 +120,8 @@ Catalogue read_catalogue(const fs::path& file, const fs::path& kernels) {
   const nlohmann::json root = nlohmann::json::parse(read(file));
   Catalogue catalogue;
   for (const auto& [name, entry] : root.at("families").items()) {
-    catalogue.families[name] = {entry.at("roots"), entry.at("defines"), entry.at("launch")};
+    catalogue.families[name] = {entry.at("roots"), entry.at("defines"), entry.at("launch"),
+                                entry.value("variants", std::map<std::string, std::string>{})};
   }
   std::set<std::string> names;
   for (const nlohmann::json& entry : root.at("faults")) {
@@ -128,6 +131,14 @@ Catalogue read_catalogue(const fs::path& file, const fs::path& kernels) {
     }
     if (!catalogue.families.contains(fault.family)) {
       throw std::runtime_error(fault.name + ": no family '" + fault.family + "'");
+    }
+    const auto& variants = catalogue.families[fault.family].variants;
+    if (!variants.empty()) {
+      if (!variants.contains(fault.variant)) {
+        throw std::runtime_error(fault.name + ": family '" + fault.family +
+                                 "' has no variant for '" + fault.variant + "'");
+      }
+      fault.variant = variants.at(fault.variant);
     }
     static_cast<void>(replaced(read(kernels / fault.file), fault));
     catalogue.faults.push_back(std::move(fault));

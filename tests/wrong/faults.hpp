@@ -33,9 +33,11 @@ struct Fault {
 
 /// How a family's kernels are compiled from text.
 struct FaultFamily {
-  std::vector<std::string> roots;  ///< files under kernels/ that hold its launch function
+  std::vector<std::string> roots;  ///< files, relative to kernels/, that hold its launch function
   std::string defines;             ///< lines before them
   std::string launch;              ///< the launch function; @VARIANT@ stands for the variant's name
+  /// If not empty: what faults call variants, by what they are, and their names in the table.
+  std::map<std::string, std::string> variants;
 };
 
 struct Catalogue {

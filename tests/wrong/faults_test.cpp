@@ -51,6 +51,20 @@ TEST_F(Faults, FlattenEditsAndNamesEachFileOnce) {
             "namespace fp8_sdpa::two::fam {\nint f() { return g(); }\n}\n");
 }
 
+TEST_F(Faults, VariantsMayBeNamedByWhatTheyAre) {
+  const auto catalogue = [&](const std::string& variant) {
+    write("faults.json",
+          R"({"families": {"fam": {"roots": ["fam/root.cuh"], "defines": "",
+              "launch": "fam::launch<@VARIANT@>", "variants": {"small": "fam_small"}}},
+              "faults": [{"name": "two", "what": "g is 2", "family": "fam", "variant": ")" +
+              variant + R"(", "file": "fam/part.cuh", "find": "return 1;",
+              "replace": "return 2;"}]})");
+    return read_catalogue(root_ / "faults.json", root_);
+  };
+  EXPECT_EQ(catalogue("small").faults[0].variant, "fam_small");
+  EXPECT_THROW(catalogue("fam_small"), std::runtime_error);
+}
+
 TEST_F(Faults, WritesUnitsOfOneJudgeAndATable) {
   const Catalogue catalogue = read("return 1;", "address");
   write_translation_units(catalogue, root_, root_ / "out", 2, Judge::kAddress);

@@ -21,7 +21,7 @@ struct Trial {
   bool for_peers = false;  ///< unit-normal inputs, as the peers' tests draw them
 };
 
-/// Trials of what today's kernels serve; made once per process.
+/// Trials of what kernels serve, each of what some do; made once per process.
 const std::vector<Trial>& kernel_trials();
 /// Trials with masks, shared KV heads and long sequences, for faults of the model.
 const std::vector<Trial>& model_trials();
@@ -48,7 +48,7 @@ struct Outcome {
   const Finding* strongest() const;
 };
 
-/// Runs the trials on a variant of the host executor.
+/// Runs the trials on a variant of the host executor: those that it serves.
 Outcome try_variant(const Variant& variant, const std::vector<Trial>& trials);
 
 /// An output, and the model's error that it is judged by, without a device.

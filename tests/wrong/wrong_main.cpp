@@ -43,7 +43,7 @@ struct Task {
 };
 
 Variant with_launch(const Variant& variant, detail::VariantImpl* impl, detail::Launch launch) {
-  *impl = {variant.impl->supports, nullptr, launch};
+  *impl = {variant.impl->supports, {}, {launch}};
   Variant wrong = variant;
   wrong.impl = impl;
   return wrong;

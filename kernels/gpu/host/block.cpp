@@ -52,24 +52,33 @@ Block::Block() : async_(std::make_unique<AsyncUnits>()) {}
 
 Block::~Block() = default;
 
-std::string Block::run(const Launch& launch, const fp8_sdpa::ExecutorOptions& options,
-                       uint3 index) {
+void Block::start(const Launch& launch, const fp8_sdpa::ExecutorOptions& options, uint3 index,
+                  Cluster& cluster) {
   launch_ = launch;
   options_ = options;
+  cluster_ = &cluster;
   prepare(index);
-  if (Fiber* first = ready_.pop(); first != nullptr) {
-    set_current_lane(first);
-    switch_context(os_thread_, *first);
-  }
-  if (error_.empty() && live_ > 0) {
+}
+
+bool Block::resume() {
+  Fiber* first = error_.empty() ? ready_.pop() : nullptr;
+  if (first == nullptr) return false;
+  set_current_lane(first);
+  switch_context(os_thread_, *first);
+  return true;
+}
+
+std::string Block::end(bool abandoned) {
+  const bool own_error = failed() || !abandoned;
+  if (!failed() && live_ > 0) {
     error_ = "deadlock: " + describe(fibers_, launch_.threads) + async_->barriers.describe_waits();
   }
-  if (!error_.empty()) {
+  if (failed()) {
     join();
     cancel();
   }
   finish();
-  return error_.empty() ? error_ : describe_block(index) + ": " + error_;
+  return failed() && own_error ? describe_block(fibers_.front()->block_idx) + ": " + error_ : "";
 }
 
 void Block::prepare(uint3 index) {
@@ -118,6 +127,8 @@ void Block::prepare_thread(Fiber& fiber, int thread, uint3 index) {
   fiber.exited = false;
   fiber.copies.reset();
   fiber.stores.reset();
+  fiber.cluster_arrivals = 0;
+  fiber.cluster_waits = 0;
   if constexpr (kTsan) {
     const std::string name = describe_block(index) + " " + describe(fiber);
     tsan::set_name(fiber.tsan_fiber, name.c_str());
@@ -212,6 +223,7 @@ void Block::check_exit(Fiber& me) {
 void Block::exit_thread(Fiber& me) {
   me.exited = true;
   --live_;
+  if (!cancelled_) cluster_->exit(me);
   leave(me);
 }
 

@@ -13,6 +13,7 @@
 
 #include "fp8_sdpa/device.hpp"
 #include "gpu/host/async_engine.hpp"
+#include "gpu/host/cluster.hpp"
 #include "gpu/host/copy_engine.hpp"
 #include "gpu/host/fiber.hpp"
 #include "gpu/host/random.hpp"
@@ -72,6 +73,8 @@ struct Fiber : Lane, Context {
   CopyEngine copies;
   AsyncEngine tma{"TMA"};
   TmaStores stores;
+  std::uint64_t cluster_arrivals = 0;
+  std::uint64_t cluster_waits = 0;
 };
 
 struct Warp;
@@ -116,8 +119,15 @@ class Block {
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  /// Plays block `index` of the launch. Empty, or what the kernel did wrong. Throws std::bad_alloc.
-  std::string run(const Launch& launch, const fp8_sdpa::ExecutorOptions& options, uint3 index);
+  /// Makes block `index` of the launch ready, one of `cluster`. Throws std::bad_alloc.
+  void start(const Launch& launch, const fp8_sdpa::ExecutorOptions& options, uint3 index,
+             Cluster& cluster);
+  /// Runs threads until none of this block is ready. False if none was.
+  bool resume();
+  /// After the last resume(): empty, or what the kernel did wrong. With `abandoned`, another block
+  /// has failed, and what this one lacks is not its own fault.
+  std::string end(bool abandoned);
+  bool failed() const { return !error_.empty(); }
 
   /// Orders everything that the blocks run so far have done before what the caller does next.
   void join();
@@ -135,6 +145,9 @@ class Block {
   void suspend(Fiber& me) { wait(me); }
   void make_ready(Fiber& fiber) { ready_.push(&fiber); }
 
+  Cluster& cluster() { return *cluster_; }
+  /// Threads that have not exited.
+  int live() const { return live_; }
   SharedMemory& shared() { return shared_; }
   const Launch& launch() const { return launch_; }
   const fp8_sdpa::ExecutorOptions& options() const { return options_; }
@@ -182,6 +195,7 @@ class Block {
   ReadyQueue ready_;
   Random random_;
   SharedMemory shared_;
+  Cluster* cluster_ = nullptr;
   std::unique_ptr<AsyncUnits> async_;
   int live_ = 0;  ///< threads that have not exited
   bool cancelled_ = false;

@@ -48,6 +48,12 @@ Status check(const Launch& launch) {
         ") blocks: each is at least 1, x at most 2^31 - 1, y and z at "
         "most 65535");
   }
+  if (launch.cluster_blocks < 1 || launch.cluster_blocks > kMaxClusterBlocks ||
+      grid.x % static_cast<unsigned>(launch.cluster_blocks) != 0) {
+    return fp8_sdpa::invalid_argument("clusters of " + std::to_string(launch.cluster_blocks) +
+                                      " blocks in a grid of " + std::to_string(grid.x) +
+                                      " along x: at most 8, and a divisor of that");
+  }
   if (launch.shared_bytes > kMaxSharedBytes) {
     return fp8_sdpa::invalid_argument("a block of " + std::to_string(launch.shared_bytes) +
                                       " bytes of shared memory: at most " +
@@ -88,11 +94,12 @@ class GridRun {
   GridRun(const Launch& launch, const ExecutorOptions& options)
       : launch_(launch),
         options_(options),
+        per_cluster_(static_cast<std::uint64_t>(launch.cluster_blocks)),
         blocks_(std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z) {}
 
   Status run() {
     std::vector<std::thread> helpers;
-    const std::uint64_t wanted = std::min<std::uint64_t>(os_threads(), blocks_);
+    const std::uint64_t wanted = std::min<std::uint64_t>(os_threads(), blocks_ / per_cluster_);
     try {
       while (helpers.size() + 1 < wanted) helpers.emplace_back([this] { work(); });
     } catch (const std::system_error&) {
@@ -111,18 +118,21 @@ class GridRun {
     return kTsan ? std::min(wanted, kMaxOsThreadsUnderTsan) : wanted;
   }
 
-  /// Runs blocks until none is left or one has failed. Never throws.
+  /// Runs clusters until none is left or one has failed. Never throws.
   void work() {
     std::uint64_t current = 0;
     try {
-      auto block = BlockPool::instance().take();
-      while ((current = next_.fetch_add(1, std::memory_order_relaxed)) < blocks_) {
-        const std::string error = block->run(launch_, options_, index_of(current));
+      std::vector<std::unique_ptr<Block>> blocks;
+      while (blocks.size() < per_cluster_) blocks.push_back(BlockPool::instance().take());
+      while ((current = next_.fetch_add(per_cluster_, std::memory_order_relaxed)) < blocks_) {
+        const std::string error = run_cluster(blocks, current);
         if (!error.empty())
           report(current, {StatusCode::kExecutorError, "kernel error in " + error});
       }
-      block->join();
-      BlockPool::instance().give_back(std::move(block));
+      for (auto& block : blocks) {
+        block->join();
+        BlockPool::instance().give_back(std::move(block));
+      }
     } catch (const std::bad_alloc&) {
       report(current,
              {StatusCode::kOutOfMemory, "the host executor found no memory for a block of " +
@@ -131,6 +141,32 @@ class GridRun {
       report(current, {StatusCode::kExecutorError,
                        std::string("the host executor failed: ") + error.what()});
     }
+  }
+
+  /// Runs the cluster whose first block is `first`. Empty, or what the kernel did wrong.
+  std::string run_cluster(const std::vector<std::unique_ptr<Block>>& blocks, std::uint64_t first) {
+    Cluster cluster;
+    std::vector<Block*> members;
+    for (const auto& block : blocks) members.push_back(block.get());
+    cluster.reset(members, launch_.threads);
+    for (std::uint64_t i = 0; i < per_cluster_; ++i) {
+      blocks[i]->start(launch_, options_, index_of(first + i), cluster);
+    }
+    bool failed = false;
+    for (bool progress = true; progress && !failed;) {
+      progress = false;
+      for (const auto& block : blocks) {
+        if (failed) break;
+        progress = block->resume() || progress;
+        failed = block->failed();
+      }
+    }
+    std::string error;
+    for (const auto& block : blocks) {
+      const std::string own = block->end(failed);
+      if (error.empty()) error = own;
+    }
+    return error;
   }
 
   /// Keeps the error of the first block in the grid's order, and hands out no more blocks.
@@ -151,6 +187,7 @@ class GridRun {
 
   const Launch& launch_;
   const ExecutorOptions& options_;
+  const std::uint64_t per_cluster_;
   const std::uint64_t blocks_;
   std::atomic<std::uint64_t> next_{0};
   std::mutex mutex_;

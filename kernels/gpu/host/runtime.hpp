@@ -67,6 +67,7 @@ struct Launch {
   dim3 grid;
   int threads = 0;               ///< per block
   int min_blocks = 1;            ///< a multiprocessor holds at once, as __launch_bounds__ says
+  int cluster_blocks = 1;        ///< neighbours along x
   std::size_t shared_bytes = 0;  ///< per block
   std::size_t shared_alignment = 1;
   void (*entry)(const void* params, void* shared) = nullptr;

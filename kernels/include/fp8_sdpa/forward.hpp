@@ -2,6 +2,7 @@
 // graph.
 #pragma once
 
+#include <array>
 #include <cstddef>
 
 #include "fp8_sdpa/device.hpp"
@@ -14,6 +15,16 @@ struct CUstream_st;  // cudaStream_t is a pointer to it; no CUDA header is neede
 
 namespace fp8_sdpa {
 
+namespace detail {
+
+/// What a variant computes once per plan, such as TMA's tensor maps: opaque.
+struct alignas(64) PlanState {
+  static constexpr std::size_t kBytes = 1024;
+  std::array<std::byte, kBytes> bytes{};
+};
+
+}  // namespace detail
+
 /// A problem bound to a device and a variant. Cheap to copy; holds pointers into the caller's
 /// tensors.
 class Plan {
@@ -21,6 +32,7 @@ class Plan {
   const Problem& problem() const { return problem_; }
   const Device& device() const { return device_; }
   const Variant& variant() const { return *variant_; }
+  const detail::PlanState& state() const { return state_; }
   /// Bytes of device memory that forward() needs beside the tensors; 0 for the Stage C family.
   std::size_t workspace_bytes() const { return 0; }
 
@@ -29,11 +41,13 @@ class Plan {
   Problem problem_;
   Device device_;
   const Variant* variant_ = nullptr;
+  detail::PlanState state_;
 };
 
-/// Checks the problem, picks a variant (the configured default, else the first that serves the
-/// problem) unless one is given, and binds them. kInvalidArgument or kUnsupported, with the reason,
-/// before anything is launched.
+/// Checks the problem, picks a variant unless one is given, and binds them. The pick is the variant
+/// of the toggles that the build was configured with, if any; else the one that is predicted to be
+/// fastest on sm_90, and sm80_mma on other devices; else the first that serves the problem.
+/// kInvalidArgument or kUnsupported, with the reason, before anything is launched.
 Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant = nullptr);
 
 /// Launches the plan on `stream`. Never synchronises, allocates on the device, prints or exits;

@@ -36,6 +36,7 @@ enum class Family {
   kStageC,  ///< WMMA on dequantised halves, S, P and U in shared memory (kernels/stage_c)
   kSm80,    ///< half mma.sync, S, P and O in registers (kernels/sm80)
   kSm89,    ///< FP8 mma.sync, S, P and O in registers (kernels/sm89)
+  kSm90,    ///< FP8 wgmma, TMA, specialised warpgroups (kernels/sm90)
 };
 
 /// What one block of a variant asks of a multiprocessor, as the launch asks for it.
@@ -73,5 +74,9 @@ Result<const Variant*> find_variant(std::string_view name);
 
 /// The combination that this build was configured with (the CMake cache options USE_*).
 Toggles configured_toggles();
+
+/// Whether someone chose that combination; false where the options are as the project sets them.
+/// plan() then chooses by problem and device.
+bool toggles_chosen();
 
 }  // namespace fp8_sdpa

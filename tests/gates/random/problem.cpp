@@ -103,13 +103,15 @@ RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Devi
   if (!status.ok()) {
     problem.declined = status.message();
     if (!is_known_decline(status)) return problem;
-    problem.shape.heads_q = problem.shape.heads_kv;
-    problem.shape.head_dim = 64;
-    problem.shape.mask = Mask::kNone;
-    // E4M3 comes first; some serve nothing else.
-    if (!serves(*problem.variant, problem.shape, problem.dtype, device, problem.options).ok()) {
-      problem.dtype = Dtype::kE4M3;
+    const auto declines = [&](Dtype dtype) {
+      return !serves(*problem.variant, problem.shape, dtype, device, problem.options).ok();
+    };
+    if (declines(Dtype::kE4M3)) {
+      problem.shape.heads_q = problem.shape.heads_kv;
+      problem.shape.head_dim = 64;
+      problem.shape.mask = Mask::kNone;
     }
+    if (declines(problem.dtype)) problem.dtype = Dtype::kE4M3;
   }
   return problem;
 }

@@ -28,9 +28,9 @@ struct RandomProblem {
   std::string describe() const;
 };
 
-/// Problem `index` of `seed` for a device. What the drawn variant declines is noted, and its mask,
-/// grouping and head size are set to what every variant serves. `max_scores` bounds batch * heads *
-/// seq_q * seq_kv.
+/// Problem `index` of `seed` for a device. What the drawn variant declines is noted; its FP8
+/// format, or its mask, grouping and head size, are then set to what every variant serves.
+/// `max_scores` bounds batch * heads * seq_q * seq_kv.
 RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Device& device,
                              std::int64_t max_scores);
 

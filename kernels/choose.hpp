@@ -1,0 +1,17 @@
+// Which variant the library takes when the caller names none.
+#pragma once
+
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/problem.hpp"
+#include "fp8_sdpa/status.hpp"
+#include "fp8_sdpa/variant.hpp"
+
+namespace fp8_sdpa::detail {
+
+/// In this order: the variant of the toggles, if this build was configured with some and it serves
+/// the problem; on sm_90, of the variants that serve it, the one that is predicted to be fastest
+/// (VariantImpl::predicted_us); else sm80_mma, the fastest measured that older devices have; else
+/// the first that serves the problem. If none does, why the first one asked does not.
+Result<const Variant*> choose(const Problem& problem, const Device& device, bool toggles_chosen);
+
+}  // namespace fp8_sdpa::detail

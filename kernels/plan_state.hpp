@@ -1,0 +1,25 @@
+// What a family prepares once per plan: opaque bytes that live in the Plan.
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+#include "fp8_sdpa/forward.hpp"
+
+namespace fp8_sdpa::detail {
+
+/// Stores a value of the family's own type.
+template <class T>
+void put(PlanState& state, const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  static_assert(sizeof(T) <= sizeof(PlanState::bytes) && alignof(T) <= alignof(PlanState));
+  std::memcpy(state.bytes.data(), &value, sizeof(T));
+}
+
+/// The value that put() stored.
+template <class T>
+const T& get(const PlanState& state) {
+  return *reinterpret_cast<const T*>(state.bytes.data());
+}
+
+}  // namespace fp8_sdpa::detail

@@ -1,0 +1,141 @@
+// Tags and tile shapes of the sm90 family.
+#pragma once
+
+#include <cstdint>
+
+namespace fp8_sdpa::sm90 {
+
+inline constexpr int kMinSmVersion = 90;
+inline constexpr int kWarpgroupThreads = 128;
+inline constexpr int kWarpgroupRows = 64;  ///< of one wgmma
+
+/// How a consumer warpgroup hides the tensor cores behind its softmax.
+enum class Pipeline : std::uint8_t {
+  kSerial,   ///< not at all: other warpgroups fill the gaps
+  kOverlap,  ///< P V of the tile before runs under the softmax of this one
+  kDeep,     ///< so does Q K^T of the tile after: two score tiles in registers
+};
+
+/// The shape of one kernel: what differs between variants and head dims.
+struct Config {
+  int row_groups = 2;  ///< consumer warpgroups on different query rows, 64 each
+  int key_groups = 1;  ///< warpgroups that share rows and take every key_groups-th KV tile
+  int tile_n = 128;    ///< keys of a KV tile: a multiple of 32
+  int stages = 2;      ///< KV tiles in flight
+  Pipeline pipeline = Pipeline::kOverlap;
+  /// P V of a tile goes to accumulators of its own, which are then added to O in fp32: the tensor
+  /// cores' sums are short (13 fractional bits). Otherwise O itself is the accumulator.
+  bool two_level = true;
+  int pv_columns = 0;  ///< with two_level: columns of O that P V does at once; 0: all
+  bool queries_in_registers = false;
+  bool ping_pong = false;    ///< row groups take turns at issuing multiplies
+  bool ones_column = false;  ///< row sums of P from the tensor cores: V has a column of ones
+  bool two_terms = false;  ///< P is the sum of two E4M3 terms; a warpgroup has one KV tile at most
+
+  constexpr int consumers() const { return row_groups * key_groups; }
+  constexpr int tile_m() const { return row_groups * kWarpgroupRows; }
+  constexpr int threads() const { return (1 + consumers()) * kWarpgroupThreads; }
+};
+
+/// Up to this many keys, and one KV tile a warpgroup, P has two E4M3 terms. Rounding P to one, in
+/// steps of 2^-3 of its binade, moves an output by 0.015 / sqrt(keys) rms for uniform(-1, 1)
+/// values; the largest of some thousand outputs, 4 to 5 times that, must stay below 0.01.
+inline constexpr std::int64_t kMaxKeysOfTwoTerms = 128;
+
+/// Whether `seq_kv` keys are few for kernels of this shape.
+constexpr bool few_keys(const Config& config, std::int64_t seq_kv) {
+  return seq_kv <= kMaxKeysOfTwoTerms && seq_kv <= config.tile_n * config.key_groups;
+}
+
+/// The same tiles and warpgroups for few keys: no pipeline, no turns, O itself accumulates.
+constexpr Config with_two_terms(const Config& config) {
+  return {.row_groups = config.row_groups,
+          .key_groups = config.key_groups,
+          .tile_n = config.tile_n,
+          .stages = config.stages,
+          .two_level = false,
+          .two_terms = true};
+}
+
+/// Registers a thread of a consumer and of the producer, out of the 65,536 of a multiprocessor.
+struct RegisterShares {
+  int consumer, producer;
+};
+constexpr RegisterShares register_shares(int consumers) {
+  switch (consumers) {
+    case 1: return {216, 40};
+    case 2: return {240, 24};
+    case 3: return {160, 32};
+    default: return {112, 32};
+  }
+}
+
+/// Named as the variants: the name is in the kernel's mangled symbol, where the compiler's resource
+/// report and the profiler show it. config(head_dim) is the shape at a head dim of serves().
+namespace tag {
+
+/// FlashAttention-3's structure with wgmma on FP8, two-level accumulation.
+struct sm90_overlap {
+  static constexpr const char* kName = "sm90_overlap";
+  static constexpr bool serves(int head_dim) {
+    return head_dim == 64 || head_dim == 128 || head_dim == 256;
+  }
+  static constexpr Config config(int head_dim) {
+    switch (head_dim) {
+      case 64: return {.row_groups = 3, .tile_n = 128, .stages = 4};
+      case 128: return {.row_groups = 2, .tile_n = 128, .stages = 2};
+      default: return {.row_groups = 2, .tile_n = 128, .stages = 2, .two_level = false};
+    }
+  }
+};
+
+/// The same with warpgroups that take turns at the tensor cores.
+struct sm90_pingpong {
+  static constexpr const char* kName = "sm90_pingpong";
+  static constexpr bool serves(int head_dim) { return sm90_overlap::serves(head_dim); }
+  static constexpr Config config(int head_dim) {
+    Config config = sm90_overlap::config(head_dim);
+    if (head_dim == 64) config.row_groups = 2;
+    config.ping_pong = true;
+    return config;
+  }
+};
+
+/// Four small consumer warpgroups that wait for nobody: what one leaves idle the others use.
+struct sm90_many {
+  static constexpr const char* kName = "sm90_many";
+  static constexpr bool serves(int head_dim) { return head_dim == 64; }
+  static constexpr Config config(int /*head_dim*/) {
+    return {.row_groups = 4, .tile_n = 96, .stages = 4, .pipeline = Pipeline::kSerial};
+  }
+};
+
+/// Keys split over the warpgroups of a block: for problems with few query rows.
+struct sm90_split {
+  static constexpr const char* kName = "sm90_split";
+  static constexpr bool serves(int head_dim) { return head_dim == 64 || head_dim == 128; }
+  static constexpr Config config(int head_dim) {
+    if (head_dim == 64) {
+      return {.row_groups = 1,
+              .key_groups = 4,
+              .tile_n = 64,
+              .stages = 8,
+              .pipeline = Pipeline::kSerial};
+    }
+    return {.row_groups = 1, .key_groups = 2, .tile_n = 128, .stages = 2};
+  }
+};
+
+/// The same for about as many blocks as multiprocessors: 128 rows, keys split in two.
+struct sm90_split2 {
+  static constexpr const char* kName = "sm90_split2";
+  static constexpr bool serves(int head_dim) { return head_dim == 64; }
+  static constexpr Config config(int /*head_dim*/) {
+    return {
+        .row_groups = 2, .key_groups = 2, .tile_n = 96, .stages = 8, .pipeline = Pipeline::kSerial};
+  }
+};
+
+}  // namespace tag
+
+}  // namespace fp8_sdpa::sm90

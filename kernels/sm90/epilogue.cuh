@@ -1,0 +1,149 @@
+// From a warpgroup's sums to memory: the merge of warpgroups that share rows, O = U / l, and LSE.
+#pragma once
+
+#include "attention/output.hpp"
+#include "sm90/consumer.cuh"
+
+namespace fp8_sdpa::sm90 {
+
+/// What becomes of a lane's two rows at the end.
+struct RowResults {
+  float scale[2];  ///< O = scale * sum of P V
+  float lse[2];
+};
+
+/// m and l of whole rows to factors. No key seen: O = 0, LSE = -inf; a NaN in l stays one.
+GPU_FN void finish_rows(const Rows& rows, float v_descale, RowResults& results) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float l = rows.sum[h];
+    results.scale[h] = l == 0.0F ? 0.0F : v_descale / l;
+    results.lse[h] =
+        l == 0.0F ? -INFINITY
+                  : (gpu::fma(rows.max[h], rows.scale, -kLog2WeightScale) + gpu::log2_approx(l)) *
+                        attention::kLn2;
+  }
+}
+
+template <class T>
+struct Epilogue {
+  using Outputs = typename Consumer<T>::Outputs;
+  /// Accumulators that a warpgroup writes: those of some columns where several share its rows.
+  static constexpr int kShare = T::kOutputRegisters / T::kKeyGroups;
+  static_assert(kShare % 8 == 0);
+
+  const Params& p;
+  Shared<T>& sm;
+  int row_group, key_group;
+
+  GPU_FN void run(const Work& work, Rows& rows, Outputs& o) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if constexpr (T::kConfig.ones_column) {
+        rows.sum[h] = gpu::shfl(rows.sum[h], gpu::lane_idx() / 4 * 4);
+      } else {
+        rows.sum[h] = attention::sum_over_quad(rows.sum[h]);
+      }
+    }
+    float share[kShare];
+    if constexpr (T::kKeyGroups > 1) {
+      merge(rows, o, share);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kShare; ++i) share[i] = o[i];
+    }
+    RowResults results;
+    finish_rows(rows, p.descale_v[work.batch * p.heads_kv + work.kv_head], results);
+    store(work, results, share);
+  }
+
+ private:
+  /// Warpgroups that share rows exchange m, l and O; each then has its columns of the whole.
+  GPU_FN void merge(Rows& rows, const Outputs& o, float (&share)[kShare]) const {
+    const int thread = gpu::thread_idx() % kWarpgroupThreads;
+    const int own = key_group * T::kRowGroups + row_group;
+    const int barrier = 1 + row_group;
+    constexpr int kThreads = T::kKeyGroups * kWarpgroupThreads;
+    auto& parts = sm.partials;
+#pragma unroll
+    for (int i = 0; i < T::kOutputRegisters; ++i) parts.o[own][i][thread] = o[i];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      parts.max[own][h][thread] = rows.max[h];
+      parts.sum[own][h][thread] = rows.sum[h];
+    }
+    gpu::named_barrier_sync(barrier, kThreads);
+    float weight[T::kKeyGroups][2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float max = -INFINITY;
+#pragma unroll
+      for (int g = 0; g < T::kKeyGroups; ++g) {
+        max = gpu::max_nan(max, parts.max[g * T::kRowGroups + row_group][h][thread]);
+      }
+      const float finite = attention::finite_max(max);
+      rows.max[h] = max;
+      rows.sum[h] = 0.0F;
+#pragma unroll
+      for (int g = 0; g < T::kKeyGroups; ++g) {
+        const int part = g * T::kRowGroups + row_group;
+        weight[g][h] = gpu::exp2_approx((parts.max[part][h][thread] - finite) * rows.scale);
+        rows.sum[h] = gpu::fma(weight[g][h], parts.sum[part][h][thread], rows.sum[h]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kShare; ++i) {
+      share[i] = 0.0F;
+#pragma unroll
+      for (int g = 0; g < T::kKeyGroups; ++g) {
+        const float x = parts.o[g * T::kRowGroups + row_group][key_group * kShare + i][thread];
+        share[i] = gpu::fma(weight[g][i / 2 % 2], x, share[i]);
+      }
+    }
+    gpu::named_barrier_sync(barrier, kThreads);  // the next item may overwrite
+  }
+
+  /// Pairs of lanes exchange, so that each stores 8 bytes: of tiles of 8 columns j and j + 1, the
+  /// even lane takes 4 columns of the first, the odd lane 4 of the second.
+  GPU_FN void store(const Work& work, const RowResults& results,
+                    const float (&share)[kShare]) const {
+    const int lane = gpu::lane_idx();
+    const int t = lane % 4;
+    const bool odd = t % 2 != 0;
+    const int first_column = key_group * kShare * 2 + (odd ? 8 + 2 * (t - 1) : 2 * t);
+    const int first_row =
+        work.first_row + row_group * kWarpgroupRows + gpu::warp_idx() % 4 * 16 + lane / 4;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = first_row + 8 * h;
+      const bool inside = row < p.seq_q;
+      auto* to = static_cast<std::uint16_t*>(p.o) +
+                 (work.batch * p.o_strides.batch + work.head * p.o_strides.head +
+                  row * p.o_strides.seq + first_column);
+      const bool empty = results.lse[h] == -INFINITY;  // O may hold 0 * NaN
+#pragma unroll
+      for (int j = 0; j < kShare / 4; j += 2) {
+        std::uint32_t words[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const float* x = &share[4 * (j + i) + 2 * h];
+          words[i] = empty ? 0
+                           : attention::pack_output(x[0] * results.scale[h],
+                                                    x[1] * results.scale[h], p.output);
+        }
+        const std::uint32_t other = gpu::shfl_xor(odd ? words[0] : words[1], 1);
+        struct alignas(8) Four {
+          std::uint32_t word[2];
+        };
+        const Four four = odd ? Four{{other, words[1]}} : Four{{words[0], other}};
+        if (inside) *reinterpret_cast<Four*>(to + 8 * j) = four;
+      }
+      if (inside && p.lse != nullptr && t == 0 && key_group == 0) {
+        const std::int64_t bh = static_cast<std::int64_t>(work.batch) * p.heads_q + work.head;
+        p.lse[bh * p.seq_q + row] = results.lse[h];
+      }
+    }
+  }
+};
+
+}  // namespace fp8_sdpa::sm90

@@ -1,0 +1,152 @@
+// FP8 attention forward for Hopper: TMA, mbarrier rings, wgmma on E4M3, specialised warpgroups.
+//
+// Persistent blocks take work items (a tile of query rows of a (batch, head), work.cuh) in turn.
+// Warpgroup 0 produces: one thread issues TMA for Q, K and V, three warps transpose V into the
+// layout of P V (producer.cuh). The others consume: each has 64 query rows, S, P and O in
+// registers, and online softmax (consumer.cuh, softmax.cuh); it writes its own rows (epilogue.cuh).
+// Where warpgroups share rows (key_groups > 1), each takes every key_groups-th KV tile, and they
+// merge O, m and l through shared memory.
+//
+// Tiles and barriers: shared.cuh. Shapes and switches of the variants: config.hpp. Named barriers:
+//
+//   barrier        | who, threads                          | when
+//   ---------------|---------------------------------------|------------------------------------
+//   0 (block)      | all                                   | once: the mbarriers are initialised
+//   1 + row group  | this row group and the one before     | ping_pong: its turn to multiply
+//   1 + row group  | the warpgroups that share rows        | key_groups > 1: parts written, read
+#pragma once
+
+#include "sm90/epilogue.cuh"
+#include "sm90/producer.cuh"
+
+namespace fp8_sdpa::sm90 {
+
+/// kTerms: 1, or 2 for few keys (config.hpp).
+template <class Tag, int kHeadDim, int kTerms = 1>
+struct Kernel {
+  using T = Traits<Tag, kHeadDim, kTerms>;
+  using Params = sm90::Params;
+  using Shared = sm90::Shared<T>;
+  static constexpr int kThreads = T::kConfig.threads();
+  static constexpr int kMinBlocks = 1;
+  static constexpr int kMinSmVersion = sm90::kMinSmVersion;
+  static constexpr bool kOnlySm90a = true;
+  static constexpr RegisterShares kRegisters = register_shares(T::kConsumers);
+
+  static constexpr std::size_t kSharedLimit = 227 * 1024;  // that a block may opt in to
+  static_assert(sizeof(Shared) <= kSharedLimit);
+
+  GPU_FN static void run(const Params& p, Shared& sm) {
+    initialise(p, sm);
+    // From one lane, so that the compiler knows it is the same in all.
+    const int warpgroup = gpu::shfl(gpu::warp_idx() / 4, 0);
+    if (warpgroup == 0) {
+      gpu::setmaxnreg_dec<kRegisters.producer>();
+      produce(p, sm);
+    } else {
+      gpu::setmaxnreg_inc<kRegisters.consumer>();
+      consume(p, sm, warpgroup - 1);
+    }
+  }
+
+ private:
+  GPU_FN static void initialise(const Params& p, Shared& sm) {
+    constexpr int kWarps = 4;  // of a warpgroup
+    if (gpu::thread_idx() == 0) {
+      gpu::prefetch_tensor_map(p.q);
+      gpu::prefetch_tensor_map(p.k);
+      gpu::prefetch_tensor_map(p.v);
+      gpu::mbarrier_init(sm.query_full, 1);
+      gpu::mbarrier_init(sm.query_empty, kWarps * T::kConsumers);
+      for (int i = 0; i < T::kStages; ++i) {
+        gpu::mbarrier_init(sm.key_full[i], 1);
+        gpu::mbarrier_init(sm.key_empty[i], kWarps * T::kRowGroups);
+        gpu::mbarrier_init(sm.value_full[i], T::kTransposers);
+        gpu::mbarrier_init(sm.value_empty[i], kWarps * T::kRowGroups);
+      }
+      for (auto& barrier : sm.landing_full) gpu::mbarrier_init(barrier, 1);
+      for (auto& barrier : sm.landing_empty) gpu::mbarrier_init(barrier, T::kTransposers);
+      gpu::fence_mbarrier_init();
+    }
+    if constexpr (T::kConfig.ones_column) write_ones(sm);
+    gpu::sync_block();
+  }
+
+  /// Rows head_dim and up of every V^T stage: a row of ones, seven of zeros.
+  GPU_FN static void write_ones(Shared& sm) {
+    using Values = typename Shared::Values;
+    constexpr std::uint32_t kOnes = 0x38383838;  // E4M3: 1.0 four times
+    constexpr int kRowWords = Values::kPanelBytes / 4;
+    for (auto& tile : sm.values) {
+      for (auto& panel : tile.bytes) {
+        auto* words = reinterpret_cast<std::uint32_t*>(panel + kHeadDim * Values::kPanelBytes);
+        for (int i = gpu::thread_idx(); i < T::kExtraRows * kRowWords; i += kThreads) {
+          words[i] = i < kRowWords ? kOnes : 0;
+        }
+      }
+    }
+    gpu::fence_proxy_async();
+  }
+
+  GPU_FN static void produce(const Params& p, Shared& sm) {
+    const int warp = gpu::warp_idx();
+    if (warp == 0) {
+      if (gpu::lane_idx() == 0) Loader<T>{p, sm}.run();
+    } else {
+      Transposer<T>{p, sm, warp - 1}.run();
+    }
+  }
+
+  GPU_FN static void consume(const Params& p, Shared& sm, int group) {
+    Consumer<T> consumer(p, sm, group);
+    const Epilogue<T> epilogue{p, sm, consumer.row_group, consumer.key_group};
+    unsigned tiles_before = 0;
+    unsigned items_before = 0;
+    if constexpr (T::kConfig.ping_pong) {
+      // The first turn is row group 0's.
+      if (consumer.row_group == T::kRowGroups - 1) {
+        gpu::named_barrier_arrive(1, 2 * kWarpgroupThreads);
+      }
+    }
+    for_each_item(p, [&](int item) {
+      typename Consumer<T>::Outputs o;
+      const Work work = locate<T::kTileM, T::kTileN>(p, item);
+      if constexpr (T::kConfig.queries_in_registers) {
+        load_queries(p, work, consumer);
+        consumer.run(work, tiles_before, o);
+      } else {
+        if (work.tiles > 0) gpu::mbarrier_wait(sm.query_full, full_parity<1>(items_before));
+        consumer.run(work, tiles_before, o);
+        if (work.tiles > 0) {
+          gpu::sync_warp();  // a warpgroup without tiles: every lane has seen query_full
+          if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.query_empty);
+        }
+      }
+      tiles_before += static_cast<unsigned>(work.tiles);
+      if (work.tiles > 0) ++items_before;
+      // Found again rather than kept: the loop over keys has no register to spare.
+      std::uint32_t same_item[1] = {static_cast<std::uint32_t>(item)};
+      gpu::pin_registers(same_item);
+      epilogue.run(locate<T::kTileM, T::kTileN>(p, static_cast<int>(same_item[0])), consumer.rows,
+                   o);
+    });
+  }
+
+  /// A operands of Q K^T straight from global memory; zeros past the last row.
+  GPU_FN static void load_queries(const Params& p, const Work& work, Consumer<T>& consumer) {
+    const int lane = gpu::lane_idx();
+    const int first_row =
+        work.first_row + consumer.row_group * kWarpgroupRows + gpu::warp_idx() % 4 * 16 + lane / 4;
+#pragma unroll
+    for (int i = 0; i < kHeadDim / kDepth * 4; ++i) {
+      const int row = first_row + 8 * (i % 2);
+      const int column = i / 4 * kDepth + i / 2 % 2 * 16 + lane % 4 * 4;
+      const std::uint8_t* from =
+          attention::row_pointer(p.q_codes, p.q_strides, work.batch, work.head, row) + column;
+      consumer.queries[i / 4][i % 4] =
+          row < p.seq_q ? *reinterpret_cast<const std::uint32_t*>(from) : 0;
+    }
+  }
+};
+
+}  // namespace fp8_sdpa::sm90

@@ -1,0 +1,150 @@
+// From a problem to a launch of the sm90 kernels.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "attention/online_softmax.hpp"
+#include "sm90/kernel.cuh"
+#include "sm90/sm90.hpp"
+
+namespace fp8_sdpa::sm90 {
+
+/// A plan: the kernel's arguments and its grid.
+struct Prepared {
+  Params params;
+  int blocks;
+  int head_dim;
+  bool two_terms;
+};
+
+inline namespace GPU_BACKEND {
+
+/// A map of (batch, heads, rows, columns) codes whose box is one panel of a tile. `row_stride` is
+/// that of the rows; columns are contiguous.
+struct MapRequest {
+  const Tensor* tensor;
+  std::int64_t rows, columns, row_stride;
+  int heads, batch;
+  int box_rows, box_columns;
+};
+
+inline Status encode(const MapRequest& request, gpu::TensorMap& map, MapSteps& steps) {
+  // A stride of a dimension that is not walked must still be one that TMA takes.
+  const auto stride = [](std::int64_t value, std::int64_t entries) {
+    constexpr std::int64_t kAny = 16;
+    return static_cast<std::uint64_t>(entries > 1 ? value : kAny);
+  };
+  const Tensor& t = *request.tensor;
+  const std::int64_t heads = t.stride_head == 0 ? 1 : request.heads;
+  const std::int64_t batch = t.stride_batch == 0 ? 1 : request.batch;
+  steps = {heads > 1 ? 1 : 0, batch > 1 ? 1 : 0};
+  gpu::TensorShape shape;
+  shape.base = t.data;
+  shape.rank = 4;
+  shape.sizes = {static_cast<std::uint64_t>(request.columns),
+                 static_cast<std::uint64_t>(request.rows), static_cast<std::uint64_t>(heads),
+                 static_cast<std::uint64_t>(batch)};
+  shape.strides = {0, stride(request.row_stride, request.rows), stride(t.stride_head, heads),
+                   stride(t.stride_batch, batch)};
+  shape.box = {static_cast<std::uint32_t>(request.box_columns),
+               static_cast<std::uint32_t>(request.box_rows), 1, 1};
+  shape.swizzle = swizzle_for(request.box_columns);
+  return gpu::encode_tensor_map(shape, map);
+}
+
+/// (batch, head) pairs whose K and V fit in half of the L2 cache of an H100 or H200.
+inline int heads_per_pass(const Problem& p) {
+  constexpr std::int64_t kBytes = std::int64_t{24} << 20;
+  const std::int64_t kv_head = 2 * p.seq_kv * p.head_dim;
+  const std::int64_t shared_by = p.heads_q / p.heads_kv;
+  const std::int64_t pairs = std::max<std::int64_t>(1, kBytes / kv_head) * shared_by;
+  return static_cast<int>(std::min<std::int64_t>(pairs, std::int64_t{p.batch} * p.heads_q));
+}
+
+template <class T>
+Status prepare_params(const Problem& p, Params& params) {
+  using Shared = sm90::Shared<T>;
+  using Keys = typename Shared::Keys;
+  using Values = typename Shared::Values;
+  const bool transposed = p.v.stride_dim != 1;
+  const MapRequest q{&p.q,      p.seq_q, p.head_dim, p.q.stride_seq,
+                     p.heads_q, p.batch, T::kTileM,  Shared::Queries::kPanelBytes};
+  const MapRequest k{&p.k,       p.seq_kv, p.head_dim, p.k.stride_seq,
+                     p.heads_kv, p.batch,  T::kTileN,  Keys::kPanelBytes};
+  const MapRequest v = transposed
+                           ? MapRequest{&p.v,       p.head_dim, p.seq_kv,    p.v.stride_dim,
+                                        p.heads_kv, p.batch,    T::kHeadDim, Values::kPanelBytes}
+                           : MapRequest{&p.v,       p.seq_kv, p.head_dim, p.v.stride_seq,
+                                        p.heads_kv, p.batch,  T::kTileN,  Keys::kPanelBytes};
+  if (Status s = encode(q, params.q, params.q_steps); !s.ok()) return s;
+  if (Status s = encode(k, params.k, params.k_steps); !s.ok()) return s;
+  if (Status s = encode(v, params.v, params.v_steps); !s.ok()) return s;
+  params.o = p.o.data;
+  params.lse = p.lse;
+  params.descale_q = p.descales.q;
+  params.descale_k = p.descales.k;
+  params.descale_v = p.descales.v;
+  params.o_strides = attention::strides_of(p.o);
+  params.heads_q = p.heads_q;
+  params.heads_kv = p.heads_kv;
+  params.seq_q = static_cast<int>(p.seq_q);
+  params.seq_kv = static_cast<int>(p.seq_kv);
+  params.tiles_m = static_cast<int>((p.seq_q + T::kTileM - 1) / T::kTileM);
+  params.items = params.tiles_m * p.batch * p.heads_q;
+  params.heads_per_pass = heads_per_pass(p);
+  params.softmax_scale_log2 = p.softmax_scale * attention::kLog2E;
+  params.causal = p.mask == Mask::kCausal;
+  params.v_transposed = transposed;
+  params.output = p.o.dtype;
+  params.q_codes = static_cast<const std::uint8_t*>(p.q.data);
+  params.q_strides = attention::strides_of(p.q);
+  return {};
+}
+
+/// Calls `call` with the Traits of the head dim.
+template <class Tag, class Call>
+Status for_head_dim(int head_dim, const Call& call) {
+  if constexpr (Tag::serves(64)) {
+    if (head_dim == 64) return call.template operator()<64>();
+  }
+  if constexpr (Tag::serves(128)) {
+    if (head_dim == 128) return call.template operator()<128>();
+  }
+  if constexpr (Tag::serves(256)) {
+    if (head_dim == 256) return call.template operator()<256>();
+  }
+  return unsupported("head_dim " + std::to_string(head_dim) + " is not served");
+}
+
+}  // namespace GPU_BACKEND
+
+template <class Tag, Backend kBackend>
+Status prepare(const Problem& problem, const Device& device, detail::PlanState& state) {
+  Prepared prepared{};
+  const Status status = for_head_dim<Tag>(problem.head_dim, [&]<int kHeadDim>() {
+    return prepare_params<Traits<Tag, kHeadDim>>(problem, prepared.params);
+  });
+  if (!status.ok()) return status;
+  // On the host executor a few blocks, so that OS threads share the work and blocks take several
+  // items each.
+  constexpr int kHostBlocks = 4;
+  const int blocks = kBackend == Backend::kDevice ? device.sm_count : kHostBlocks;
+  prepared.blocks = std::min(blocks, prepared.params.items);
+  prepared.head_dim = problem.head_dim;
+  prepared.two_terms = few_keys(Tag::config(problem.head_dim), problem.seq_kv);
+  detail::put(state, prepared);
+  return {};
+}
+
+template <class Tag, Backend kBackend>
+Status launch(const detail::PlanState& state, const gpu::Queue& queue) {
+  const auto& prepared = detail::get<Prepared>(state);
+  const dim3 grid(static_cast<unsigned>(prepared.blocks));
+  return for_head_dim<Tag>(prepared.head_dim, [&]<int kHeadDim>() {
+    return prepared.two_terms ? gpu::launch<Kernel<Tag, kHeadDim, 2>>(grid, prepared.params, queue)
+                              : gpu::launch<Kernel<Tag, kHeadDim, 1>>(grid, prepared.params, queue);
+  });
+}
+
+}  // namespace fp8_sdpa::sm90

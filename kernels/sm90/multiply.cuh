@@ -1,0 +1,66 @@
+// The two matrix products of a consumer warpgroup, as series of wgmma.
+#pragma once
+
+#include "sm90/shared.cuh"
+
+namespace fp8_sdpa::sm90 {
+
+/// Dims or keys of one wgmma.
+inline constexpr int kDepth = 32;
+
+/// Descriptors of what a warpgroup multiplies, computed once.
+template <class T>
+struct Operands {
+  using Shared = sm90::Shared<T>;
+  std::uint64_t queries, keys, values;  ///< of stage 0
+
+  GPU_FN Operands(const Shared& sm, int row_group)
+      : queries(T::kConfig.queries_in_registers
+                    ? 0
+                    : gpu::advance_descriptor(
+                          sm.queries.descriptor(),
+                          Shared::Queries::offset(0, 0) +
+                              row_group * kWarpgroupRows * Shared::Queries::kPanelBytes)),
+        keys(sm.keys[0].descriptor()),
+        values(sm.values[0].descriptor()) {}
+
+  /// Issues S (64, tile_n) = Q K^T, Q from shared memory.
+  GPU_FN void scores(int slot, float (&s)[T::kScoreRegisters]) const {
+    const std::uint64_t k =
+        gpu::advance_descriptor(keys, slot * int{sizeof(typename Shared::Keys)});
+#pragma unroll
+    for (int dim = 0; dim < T::kHeadDim; dim += kDepth) {
+      gpu::wgmma_m64k32<gpu::Fp8::kE4M3, gpu::Fp8::kE4M3>(
+          s, gpu::advance_descriptor(queries, Shared::Queries::offset(0, dim)),
+          gpu::advance_descriptor(k, Shared::Keys::offset(0, dim)), dim > 0);
+    }
+  }
+
+  /// The same with Q in registers.
+  GPU_FN void scores(const std::uint32_t (&q)[T::kHeadDim / kDepth][4], int slot,
+                     float (&s)[T::kScoreRegisters]) const {
+    const std::uint64_t k =
+        gpu::advance_descriptor(keys, slot * int{sizeof(typename Shared::Keys)});
+#pragma unroll
+    for (int dim = 0; dim < T::kHeadDim; dim += kDepth) {
+      gpu::wgmma_m64k32<gpu::Fp8::kE4M3, gpu::Fp8::kE4M3>(
+          s, q[dim / kDepth], gpu::advance_descriptor(k, Shared::Keys::offset(0, dim)), dim > 0);
+    }
+  }
+
+  /// Issues O' (64, 2 kRegisters columns from `column` on) [+]= P V.
+  template <int kRegisters>
+  GPU_FN void outputs(const std::uint32_t (&weights)[T::kTileN / kDepth][4], int slot, int column,
+                      bool accumulate, float (&o)[kRegisters]) const {
+    const std::uint64_t v = gpu::advance_descriptor(
+        values, slot * int{sizeof(typename Shared::Values)} + column * Shared::Values::kPanelBytes);
+#pragma unroll
+    for (int key = 0; key < T::kTileN; key += kDepth) {
+      gpu::wgmma_m64k32<gpu::Fp8::kE4M3, gpu::Fp8::kE4M3>(
+          o, weights[key / kDepth], gpu::advance_descriptor(v, Shared::Values::offset(0, key)),
+          accumulate || key > 0);
+    }
+  }
+};
+
+}  // namespace fp8_sdpa::sm90

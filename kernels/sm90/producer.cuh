@@ -1,0 +1,184 @@
+// The producer warpgroup: one thread issues TMA, three warps bring V into the order of P V.
+//
+// wgmma takes FP8 operands with k contiguous: P V wants V^T, rows of keys. A row-major V lands in a
+// buffer of its own and is transposed by ldmatrix.trans, byte permutes and stmatrix. A V that comes
+// transposed lands in its place. Either way the keys of each 32 are permuted, so that the
+// accumulators of Q K^T are the operands of P V without any exchange between lanes: with
+// t = lane % 4, a lane holds of a row of S
+//   keys 8 j + 2t, + 1 (j = 0..3), while the operand's k are 16 a + 4t + 2b, + 1 (a, b = 0, 1);
+// so position 16 a + 4t + 2b + c of V^T holds key 16 a + 8 b + 2t + c.
+#pragma once
+
+#include "sm90/shared.cuh"
+#include "sm90/work.cuh"
+
+namespace fp8_sdpa::sm90 {
+
+/// Coordinates of a (batch, head) in a tensor map.
+struct MapPlace {
+  int head, batch;
+};
+GPU_FN MapPlace place(const MapSteps& steps, int head, int batch) {
+  return {steps.head * head, steps.batch * batch};
+}
+
+/// A tile of `rows` rows from `first_row` on, panel by panel.
+template <class TileType>
+GPU_FN void load_rows(TileType& tile, const gpu::TensorMap& map, gpu::MBarrier& full, int first_row,
+                      const MapPlace& at) {
+#pragma unroll
+  for (int i = 0; i < TileType::kPanels; ++i) {
+    gpu::tma_load_4d(tile.bytes[i], map, full, i * TileType::kPanelBytes, first_row, at.head,
+                     at.batch);
+  }
+}
+
+/// The thread that issues all loads, in the order in which consumers want them.
+template <class T>
+struct Loader {
+  static constexpr int kLandings = Shared<T>::kLandings;
+  const Params& p;
+  Shared<T>& sm;
+  unsigned tiles_before = 0;  ///< of earlier items
+  unsigned items_before = 0;  ///< with keys
+
+  GPU_FN void run() {
+    for_each_item(p, [this](int item) { load(locate<T::kTileM, T::kTileN>(p, item)); });
+  }
+
+ private:
+  GPU_FN void load(const Work& work) {
+    if (work.tiles == 0) return;
+    if constexpr (!T::kConfig.queries_in_registers) {
+      gpu::mbarrier_wait(sm.query_empty, empty_parity<1>(items_before));
+      gpu::mbarrier_arrive_expect_tx(sm.query_full, sizeof(sm.queries));
+      load_rows(sm.queries, p.q, sm.query_full, work.first_row,
+                place(p.q_steps, work.head, work.batch));
+    }
+    ++items_before;
+    const MapPlace k_at = place(p.k_steps, work.kv_head, work.batch);
+    const MapPlace v_at = place(p.v_steps, work.kv_head, work.batch);
+    for (int tile = work.tiles - 1; tile >= 0; --tile, ++tiles_before) {
+      const int slot = slot_of<T::kStages>(tiles_before);
+      gpu::mbarrier_wait(sm.key_empty[slot], empty_parity<T::kStages>(tiles_before));
+      gpu::mbarrier_arrive_expect_tx(sm.key_full[slot], sizeof(sm.keys[0]));
+      load_rows(sm.keys[slot], p.k, sm.key_full[slot], tile * T::kTileN, k_at);
+      if (p.v_transposed) {
+        load_transposed(tile, v_at);
+        continue;
+      }
+      const int landing = slot_of<kLandings>(tiles_before);
+      gpu::mbarrier_wait(sm.landing_empty[landing], empty_parity<kLandings>(tiles_before));
+      gpu::mbarrier_arrive_expect_tx(sm.landing_full[landing], sizeof(sm.landing[0]));
+      load_rows(sm.landing[landing], p.v, sm.landing_full[landing], tile * T::kTileN, v_at);
+    }
+  }
+
+  GPU_FN void load_transposed(int tile, const MapPlace& at) {
+    using Values = typename Shared<T>::Values;
+    const int slot = slot_of<T::kStages>(tiles_before);
+    gpu::mbarrier_wait(sm.value_empty[slot], empty_parity<T::kStages>(tiles_before));
+    gpu::MBarrier& full = sm.landing_full[slot];
+    gpu::mbarrier_arrive_expect_tx(full, T::kHeadDim * T::kTileN);
+#pragma unroll
+    for (int i = 0; i < Values::kPanels; ++i) {
+      gpu::tma_load_4d(sm.values[slot].bytes[i], p.v, full,
+                       tile * T::kTileN + i * Values::kPanelBytes, 0, at.head, at.batch);
+    }
+  }
+};
+
+/// A warp that brings V into its place; `warp` counts the transposers.
+template <class T>
+struct Transposer {
+  using Keys = typename Shared<T>::Keys;
+  using Values = typename Shared<T>::Values;
+  static constexpr int kLandings = Shared<T>::kLandings;
+  const Params& p;
+  Shared<T>& sm;
+  int warp;
+  unsigned position = 0;
+
+  GPU_FN void run() {
+    for_each_item(p, [this](int item) {
+      const int tiles = locate<T::kTileM, T::kTileN>(p, item).tiles;
+      for (int i = 0; i < tiles; ++i, ++position) {
+        if (p.v_transposed) {
+          rearrange_in_place();
+        } else {
+          transpose_tile();
+        }
+      }
+    });
+  }
+
+ private:
+  GPU_FN void transpose_tile() {
+    const int slot = slot_of<T::kStages>(position);
+    const int landing = slot_of<kLandings>(position);
+    gpu::mbarrier_wait(sm.value_empty[slot], empty_parity<T::kStages>(position));
+    gpu::mbarrier_wait(sm.landing_full[landing], full_parity<kLandings>(position));
+    transpose(sm.landing[landing], sm.values[slot]);
+    gpu::fence_proxy_async();
+    gpu::sync_warp();
+    if (gpu::lane_idx() == 0) {
+      gpu::mbarrier_arrive(sm.value_full[slot]);
+      gpu::mbarrier_arrive(sm.landing_empty[landing]);
+    }
+  }
+  GPU_FN void rearrange_in_place() {
+    const int slot = slot_of<T::kStages>(position);
+    gpu::mbarrier_wait(sm.landing_full[slot], full_parity<T::kStages>(position));
+    interleave(sm.values[slot]);
+    gpu::fence_proxy_async();
+    gpu::sync_warp();
+    if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.value_full[slot]);
+  }
+
+  /// 32 keys x 16 dims at a time. A lane gets, of keys 8 i + 2t and + 1, dims 2g and 2g + 1, and
+  /// owes rows 2g and 2g + 1 of V^T four positions each, for a = 0 and 1.
+  GPU_FN void transpose(Keys& from, Values& to) const {
+    constexpr int kKeyBlocks = T::kTileN / 32;
+    constexpr int kUnits = kKeyBlocks * (T::kHeadDim / 16);
+    const int lane = gpu::lane_idx();
+#pragma unroll 1
+    for (int unit = warp; unit < kUnits; unit += T::kTransposers) {
+      const int key = unit % kKeyBlocks * 32;
+      const int dim = unit / kKeyBlocks * 16;
+      std::uint32_t r[4];
+      gpu::ldmatrix_x4_trans(r, from.at(key + lane, dim));
+      constexpr std::uint32_t kEvenDim = 0x6420;
+      constexpr std::uint32_t kOddDim = 0x7531;
+      const std::uint32_t words[4] = {
+          gpu::prmt(r[0], r[1], kEvenDim), gpu::prmt(r[2], r[3], kEvenDim),
+          gpu::prmt(r[0], r[1], kOddDim), gpu::prmt(r[2], r[3], kOddDim)};
+      // Matrix i is dims 2 j + i / 2, positions 16 (i % 2) .. + 15; lane 8 i + j names its row j.
+      const int row = dim + lane % 8 * 2 + lane / 16;
+      gpu::stmatrix_x4(to.at(row, key + lane / 8 % 2 * 16), words);
+    }
+  }
+
+  /// Keys of a V that came transposed: pairs of keys change places within each 16.
+  GPU_FN void interleave(Values& tile) const {
+    struct alignas(16) Chunk {
+      std::uint32_t word[4];
+    };
+    constexpr int kChunksPerRow = Values::kPanelBytes / 16;
+    constexpr int kChunks = T::kHeadDim * kChunksPerRow;
+    constexpr std::uint32_t kLowPairs = 0x5410;
+    constexpr std::uint32_t kHighPairs = 0x7632;
+    for (int panel = 0; panel < Values::kPanels; ++panel) {
+      auto* chunks = reinterpret_cast<Chunk*>(tile.bytes[panel]);
+      for (int i = warp * gpu::kWarpSize + gpu::lane_idx(); i < kChunks;
+           i += T::kTransposers * gpu::kWarpSize) {
+        const Chunk c = chunks[i];
+        chunks[i] = {{gpu::prmt(c.word[0], c.word[2], kLowPairs),
+                      gpu::prmt(c.word[0], c.word[2], kHighPairs),
+                      gpu::prmt(c.word[1], c.word[3], kLowPairs),
+                      gpu::prmt(c.word[1], c.word[3], kHighPairs)}};
+      }
+    }
+  }
+};
+
+}  // namespace fp8_sdpa::sm90

@@ -1,0 +1,143 @@
+// A block's shared memory and how tiles lie in it.
+//
+// Tiles are stacks of panels: rows of at most 128 bytes with the swizzle of their width, so that
+// TMA writes and wgmma reads the same bytes without bank conflicts.
+//
+//   tile        | rows         | panels along                  | written by       | read by
+//   ------------|--------------|-------------------------------|------------------|-------------
+//   queries     | tile_m       | head_dim, 128 or 64 bytes     | TMA              | wgmma (A)
+//   keys        | tile_n       | head_dim                      | TMA              | wgmma (B)
+//   landing     | tile_n       | head_dim                      | TMA              | ldmatrix
+//   values      | head_dim (+8)| keys, 128, 64 or 32 bytes     | stmatrix or TMA  | wgmma (B)
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/hopper.hpp"
+#include "sm90/config.hpp"
+
+namespace fp8_sdpa::sm90 {
+
+/// The widest swizzle whose rows divide a row of `bytes`.
+constexpr gpu::Swizzle swizzle_for(int bytes) {
+  return bytes % 128 == 0  ? gpu::Swizzle::k128B
+         : bytes % 64 == 0 ? gpu::Swizzle::k64B
+                           : gpu::Swizzle::k32B;
+}
+
+/// A stack of panels of kRows rows, kRowBytes in all.
+template <int kRows, int kRowBytes>
+struct alignas(1024) Tile {
+  static constexpr gpu::Swizzle kSwizzle = swizzle_for(kRowBytes);
+  static constexpr int kPanelBytes = 16 << static_cast<int>(kSwizzle);
+  static constexpr int kPanels = kRowBytes / kPanelBytes;
+  static constexpr int kPanelSize = kRows * kPanelBytes;
+
+  std::uint8_t bytes[kPanels][kPanelSize];
+
+  /// Where the byte at (row, column) lies; column is a multiple of 16 in use.
+  GPU_FN std::uint8_t* at(int row, int column) {
+    const int offset = row * kPanelBytes + column % kPanelBytes;
+    return bytes[column / kPanelBytes] +
+           gpu::swizzled(static_cast<std::uint32_t>(offset), kSwizzle);
+  }
+  /// The matrix of all rows, at its first panel's start.
+  GPU_FN std::uint64_t descriptor() const {
+    return gpu::matrix_descriptor(bytes, 8 * kPanelBytes, 16, kSwizzle);
+  }
+  /// Bytes from the matrix's start to row `row` (a multiple of 8) and column `column` (of 32).
+  GPU_FN static constexpr int offset(int row, int column) {
+    return column / kPanelBytes * kPanelSize + row * kPanelBytes + column % kPanelBytes;
+  }
+};
+
+/// What kernel <Tag, kHeadDim, kTerms> is made of; kTerms are those of P.
+template <class Tag, int kD, int kTerms = 1>
+struct Traits {
+  static constexpr Config kConfig = kTerms == 2 ? with_two_terms(Tag::config(kD)) : Tag::config(kD);
+  static constexpr int kHeadDim = kD;
+  static constexpr int kTileM = kConfig.tile_m();
+  static constexpr int kTileN = kConfig.tile_n;
+  static constexpr int kStages = kConfig.stages;
+  static constexpr int kConsumers = kConfig.consumers();
+  static constexpr int kRowGroups = kConfig.row_groups;
+  static constexpr int kKeyGroups = kConfig.key_groups;
+
+  static constexpr int kScoreRegisters = kTileN / 2;  ///< S, fp32
+  static constexpr int kOutputRegisters = kD / 2;     ///< O, fp32
+  /// Columns of O that one P V multiply does, and how many make O.
+  static constexpr int kPvColumns = kConfig.pv_columns > 0 ? kConfig.pv_columns : kD;
+  static constexpr int kPvChunks = kD / kPvColumns;
+  /// A multiple of 8 rows that V^T has more than the head dim.
+  static constexpr int kExtraRows = kConfig.ones_column ? 8 : 0;
+
+  /// Warps of the producer warpgroup that bring V into its place; one issues TMA.
+  static constexpr int kTransposers = 3;
+
+  static_assert((kStages & (kStages - 1)) == 0);
+  static_assert(kTileN % 32 == 0 && kTileN <= 256);
+  static_assert(kD % kPvColumns == 0);
+  static_assert(!kConfig.ones_column || (kConfig.two_level && kPvChunks == 1));
+  static_assert(!kConfig.queries_in_registers || kD == 64);
+  static_assert(!kConfig.ping_pong || kKeyGroups == 1);
+};
+
+/// Partial results of a block whose warpgroups share rows.
+template <class T, bool = (T::kKeyGroups > 1)>
+struct Partials {
+  float o[T::kConsumers][T::kOutputRegisters][kWarpgroupThreads];
+  float max[T::kConsumers][2][kWarpgroupThreads];
+  float sum[T::kConsumers][2][kWarpgroupThreads];
+};
+template <class T>
+struct Partials<T, false> {};
+
+/// Barriers (mbarriers, one phase per use):
+///
+///   barrier       | arrivals a phase                     | means
+///   --------------|--------------------------------------|------------------------------------
+///   query_full    | 1 + bytes: the loader                | Q of this work item is there
+///   query_empty   | warps of all consumers               | nobody reads it any more
+///   key_full[s]   | 1 + bytes: the loader                | K of a tile is there
+///   key_empty[s]  | warps of one key group's consumers   | nobody reads it any more
+///   landing_full  | 1 + bytes: the loader                | V of a tile has landed
+///   landing_empty | the transposers' warps               | it has been transposed
+///   value_full[s] | the transposers' warps               | V^T of a tile is there
+///   value_empty[s]| warps of one key group's consumers   | nobody reads it any more
+template <class T>
+struct Shared {
+  using Queries = Tile<T::kConfig.queries_in_registers ? 8 : T::kTileM, T::kHeadDim>;
+  using Keys = Tile<T::kTileN, T::kHeadDim>;
+  using Values = Tile<T::kHeadDim + T::kExtraRows, T::kTileN>;
+  static constexpr int kLandings = 2;
+
+  Queries queries;
+  Keys keys[T::kStages];
+  Keys landing[kLandings];
+  Values values[T::kStages];
+  Partials<T> partials;
+  gpu::MBarrier query_full, query_empty;
+  gpu::MBarrier key_full[T::kStages], key_empty[T::kStages];
+  gpu::MBarrier value_full[T::kStages], value_empty[T::kStages];
+  /// A transposed V lands where it stays: then these count the stages of `values`.
+  gpu::MBarrier landing_full[T::kStages < kLandings ? kLandings : T::kStages];
+  gpu::MBarrier landing_empty[kLandings];
+};
+
+/// The slot of the `position`-th use of a ring, counted over all work items, and the parity of the
+/// phase that fills it; the phase that emptied it before has the other parity.
+template <int kSlots>
+GPU_FN int slot_of(unsigned position) {
+  static_assert((kSlots & (kSlots - 1)) == 0, "positions wrap around at a power of two");
+  return static_cast<int>(position % kSlots);
+}
+template <int kSlots>
+GPU_FN int full_parity(unsigned position) {
+  return static_cast<int>(position / kSlots % 2);
+}
+template <int kSlots>
+GPU_FN int empty_parity(unsigned position) {
+  return full_parity<kSlots>(position) ^ 1;
+}
+
+}  // namespace fp8_sdpa::sm90

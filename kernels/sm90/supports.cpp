@@ -1,0 +1,99 @@
+#include <climits>
+#include <string>
+
+#include "sm90/config.hpp"
+#include "sm90/sm90.hpp"
+
+namespace fp8_sdpa::sm90 {
+namespace {
+
+std::string number(std::int64_t x) {
+  return std::to_string(x);
+}
+
+Status check_formats(const std::string& name, const Problem& p) {
+  if (p.k.dtype != p.q.dtype || p.v.dtype != p.q.dtype) {
+    return unsupported(name + " serves one FP8 format for q, k and v, not " + name_of(p.q.dtype) +
+                       ", " + name_of(p.k.dtype) + " and " + name_of(p.v.dtype));
+  }
+  if (p.q.dtype != Dtype::kE4M3) {
+    return unsupported(name + " serves e4m3, not " + name_of(p.q.dtype));
+  }
+  return {};
+}
+
+/// TMA walks in strides below 2^40 bytes; a broadcast sequence would be one of equal rows.
+Status check_map(const std::string& name, const char* tensor, const Tensor& t, bool transposed) {
+  constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
+  for (const std::int64_t stride :
+       {t.stride_batch, t.stride_head, transposed ? t.stride_dim : t.stride_seq}) {
+    if (stride >= kMaxStride) {
+      return unsupported(name + " serves strides below 2^40 bytes, not " + number(stride) + " in " +
+                         tensor);
+    }
+  }
+  if ((transposed ? t.stride_dim : t.stride_seq) == 0) {
+    return unsupported(name + " serves no broadcast rows (stride 0) in " + tensor);
+  }
+  return {};
+}
+
+Status check_sizes(const std::string& name, const Problem& p, const Config& config) {
+  constexpr std::int64_t kMaxSeq = INT_MAX / 2;
+  if (p.seq_q > kMaxSeq || p.seq_kv > kMaxSeq) {
+    return unsupported(name + " serves sequences up to " + number(kMaxSeq) + ", not " +
+                       number(p.seq_q) + " and " + number(p.seq_kv));
+  }
+  // Rounds of a grid past the last item must not overflow either.
+  constexpr std::int64_t kMaxItems = INT_MAX / 2;
+  const std::int64_t tiles = (p.seq_q + config.tile_m() - 1) / config.tile_m();
+  if (p.batch > kMaxItems / p.heads_q || tiles > kMaxItems / (p.batch * p.heads_q)) {
+    return unsupported(name + " serves at most " + number(kMaxItems) + " tiles of " +
+                       number(config.tile_m()) + " query rows");
+  }
+  return {};
+}
+
+template <class Tag>
+std::string served_head_dims() {
+  std::string text;
+  for (const int head_dim : {64, 128, 256}) {
+    if (!Tag::serves(head_dim)) continue;
+    text += (text.empty() ? "" : ", ") + number(head_dim);
+  }
+  return text;
+}
+
+Status check(const std::string& name, const Config& config, const Problem& p,
+             const Device& device) {
+  // Only sm_90 itself: sm_90a code runs nowhere else.
+  if (device.backend == Backend::kDevice && device.sm_version != kMinSmVersion) {
+    return unsupported(name + " needs sm_90; " + device.name + " is sm_" +
+                       std::to_string(device.sm_version));
+  }
+  if (Status s = check_formats(name, p); !s.ok()) return s;
+  const bool transposed = p.v.stride_dim != 1;
+  if (Status s = check_map(name, "q", p.q, false); !s.ok()) return s;
+  if (Status s = check_map(name, "k", p.k, false); !s.ok()) return s;
+  if (Status s = check_map(name, "v", p.v, transposed); !s.ok()) return s;
+  return check_sizes(name, p, config);
+}
+
+}  // namespace
+
+template <class Tag>
+Status supports(const Problem& problem, const Device& device) {
+  const std::string name = Tag::kName;
+  if (!Tag::serves(problem.head_dim)) {
+    return unsupported(name + " serves head_dim " + served_head_dims<Tag>() + ", not " +
+                       std::to_string(problem.head_dim));
+  }
+  return check(name, Tag::config(problem.head_dim), problem, device);
+}
+
+#define FP8_SDPA_SM90_VARIANT(NAME, SUMMARY) \
+  template Status supports<tag::NAME>(const Problem&, const Device&);
+#include "sm90/variants.def"
+#undef FP8_SDPA_SM90_VARIANT
+
+}  // namespace fp8_sdpa::sm90

@@ -1,0 +1,155 @@
+// Which variant plan() takes: by the toggles, else by problem and device.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "choose.hpp"
+#include "variant_impl.hpp"
+
+namespace fp8_sdpa::detail {
+namespace {
+
+const float g_scales[1] = {1.0F};
+
+struct Sizes {
+  int batch, heads;
+  std::int64_t seq;
+  int head_dim;
+};
+
+// Nothing is launched or read: no memory stands behind a problem.
+Problem problem_of(const Sizes& sizes, Mask mask = Mask::kNone, Dtype dtype = Dtype::kE4M3) {
+  const auto tensor = [&](void* data, Dtype type) {
+    const std::int64_t head = sizes.seq * sizes.head_dim;
+    return Tensor{data, type, sizes.heads * head, head, sizes.head_dim, 1};
+  };
+  Problem p;
+  p.batch = sizes.batch;
+  p.heads_q = p.heads_kv = sizes.heads;
+  p.seq_q = p.seq_kv = sizes.seq;
+  p.head_dim = sizes.head_dim;
+  // Addresses that far apart overlap with nothing.
+  constexpr std::uintptr_t kApart = std::uintptr_t{1} << 40;
+  p.q = tensor(reinterpret_cast<void*>(kApart), dtype);
+  p.k = tensor(reinterpret_cast<void*>(2 * kApart), dtype);
+  p.v = tensor(reinterpret_cast<void*>(3 * kApart), dtype);
+  p.o = tensor(reinterpret_cast<void*>(4 * kApart), Dtype::kHalf);
+  p.descales = {g_scales, g_scales, g_scales};
+  p.softmax_scale = 0.125F;
+  p.mask = mask;
+  return p;
+}
+
+Device device_like(int sm_version) {
+  Device device = host_executor();
+  device.sm_version = sm_version;
+  return device;
+}
+
+const Variant* chosen(const Problem& problem, int sm_version = 90) {
+  const auto variant = choose(problem, device_like(sm_version), /*toggles_chosen=*/false);
+  EXPECT_TRUE(variant.ok()) << variant.status().message();
+  return variant.ok() ? *variant : nullptr;
+}
+
+TEST(Choose, OnHopperTheFastestPredictedIsTaken) {
+  const Sizes small{1, 1, 32, 64};
+  const Sizes mission{1, 8, 512, 64};
+  EXPECT_EQ(chosen(problem_of(small))->name, "sm80_mma");
+  EXPECT_EQ(chosen(problem_of(mission))->name, "sm80_mma");
+  for (const Sizes& sizes : {Sizes{1, 8, 2048, 64}, Sizes{2, 8, 2048, 64}, Sizes{4, 16, 4096, 64},
+                             Sizes{1, 16, 16384, 64}}) {
+    EXPECT_EQ(chosen(problem_of(sizes))->family, Family::kSm90) << sizes.seq;
+  }
+}
+
+TEST(Choose, WhatOneFamilyAloneServesGoesThere) {
+  for (const std::int64_t seq : {1, 32, 512, 8192}) {
+    for (const int head_dim : {128, 256}) {
+      EXPECT_EQ(chosen(problem_of({1, 2, seq, head_dim}))->family, Family::kSm90);
+    }
+    EXPECT_EQ(chosen(problem_of({1, 2, seq, 64}, Mask::kCausal))->family, Family::kSm90);
+    EXPECT_EQ(chosen(problem_of({1, 2, seq, 64}, Mask::kNone, Dtype::kE5M2))->name, "sm80_mma");
+  }
+}
+
+// Few query rows leave multiprocessors idle unless keys are split.
+TEST(Choose, AmongHopperKernelsItemsShouldFillTheDevice) {
+  const Problem few = problem_of({1, 8, 2048, 64}, Mask::kCausal);
+  const Variant* variant = chosen(few);
+  constexpr int kMultiprocessors = 132;
+  for (const Variant& other : variants()) {
+    if (other.family != Family::kSm90 || !other.supports(few, device_like(90)).ok()) continue;
+    EXPECT_LE(variant->impl->predicted_us(few, kMultiprocessors),
+              other.impl->predicted_us(few, kMultiprocessors))
+        << other.name;
+  }
+  EXPECT_LE(variant->resources.tile_m, 128) << variant->name;
+}
+
+struct Measured {
+  Sizes sizes;
+  Family family;
+  double us;  // the family's best, inside a CUDA graph on an H200
+};
+
+TEST(Choose, PredictionsAreNearWhatWasMeasured) {
+  constexpr double kWithin = 0.25;
+  constexpr int kMultiprocessors = 132;
+  for (const Measured& measured :
+       {Measured{{1, 1, 32, 64}, Family::kSm80, 2.6}, Measured{{1, 8, 512, 64}, Family::kSm80, 5.9},
+        Measured{{1, 8, 2048, 64}, Family::kSm80, 44.0},
+        Measured{{1, 1, 32, 64}, Family::kSm90, 4.5}, Measured{{1, 8, 512, 64}, Family::kSm90, 8.0},
+        Measured{{1, 8, 2048, 64}, Family::kSm90, 22.9}}) {
+    const Problem problem = problem_of(measured.sizes);
+    double best = 0.0;
+    for (const Variant& variant : variants()) {
+      if (variant.family != measured.family || !variant.supports(problem, device_like(90)).ok()) {
+        continue;
+      }
+      const double us = variant.impl->predicted_us(problem, kMultiprocessors);
+      best = best == 0.0 ? us : std::min(best, us);
+    }
+    EXPECT_NEAR(best, measured.us, kWithin * measured.us) << measured.sizes.seq;
+  }
+}
+
+TEST(Choose, OnOtherDevicesSm80IsTakenWhereItServes) {
+  for (const int sm_version : {80, 86, 89, 100}) {
+    for (const std::int64_t seq : {32, 4096}) {
+      EXPECT_EQ(chosen(problem_of({1, 8, seq, 64}), sm_version)->name, "sm80_mma");
+    }
+  }
+}
+
+TEST(Choose, TogglesThatSomeoneChoseComeFirst) {
+  const Problem problem = problem_of({1, 8, 2048, 64});
+  const auto variant = choose(problem, device_like(90), /*toggles_chosen=*/true);
+  ASSERT_TRUE(variant.ok());
+  EXPECT_EQ((*variant)->name, stage_c_name(configured_toggles()));
+  // What they do not serve is chosen for as if nobody had.
+  const Problem causal = problem_of({1, 8, 2048, 64}, Mask::kCausal);
+  const auto other = choose(causal, device_like(90), /*toggles_chosen=*/true);
+  ASSERT_TRUE(other.ok());
+  EXPECT_EQ(*other, chosen(causal));
+}
+
+TEST(Choose, NobodyServesIsSaidWithTheFirstReason) {
+  const Problem problem = problem_of({1, 2, 64, 32});
+  for (const bool toggles : {false, true}) {
+    const auto variant = choose(problem, device_like(90), toggles);
+    ASSERT_FALSE(variant.ok());
+    EXPECT_EQ(variant.status().code(), StatusCode::kUnsupported);
+    EXPECT_EQ(variant.status().message(),
+              "no variant serves this problem: stage_c serves head_dim 64, not 32");
+  }
+  Problem invalid = problem;
+  invalid.batch = 0;
+  const auto variant = choose(invalid, device_like(90), false);
+  EXPECT_EQ(variant.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(variant.status().message(), "batch is 0; it must be at least 1");
+}
+
+}  // namespace
+}  // namespace fp8_sdpa::detail

@@ -1,0 +1,15 @@
+// What a fault of sm90 is called by: a plan and its launch, of one variant on the host executor.
+#pragma once
+
+#include "sm90/launch.cuh"
+
+namespace fp8_sdpa::sm90 {
+
+template <class Tag>
+Status plan_and_launch(const Problem& problem, const gpu::Queue& queue) {
+  detail::PlanState state;
+  const Status planned = prepare<Tag, Backend::kHost>(problem, host_executor(), state);
+  return planned.ok() ? launch<Tag, Backend::kHost>(state, queue) : planned;
+}
+
+}  // namespace fp8_sdpa::sm90
