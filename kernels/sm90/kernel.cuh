@@ -12,7 +12,6 @@
 //   barrier        | who, threads                          | when
 //   ---------------|---------------------------------------|------------------------------------
 //   0 (block)      | all                                   | once: the mbarriers are initialised
-//   1 + row group  | this row group and the one before     | ping_pong: its turn to multiply
 //   1 + row group  | the warpgroups that share rows        | key_groups > 1: parts written, read
 #pragma once
 
@@ -50,7 +49,7 @@ struct Kernel {
 
  private:
   GPU_FN static void initialise(const Params& p, Shared& sm) {
-    constexpr int kWarps = 4;  // of a warpgroup
+    constexpr int kWarps = kWarpgroupWarps;
     if (gpu::thread_idx() == 0) {
       gpu::prefetch_tensor_map(p.q);
       gpu::prefetch_tensor_map(p.k);
@@ -65,6 +64,10 @@ struct Kernel {
       }
       for (auto& barrier : sm.landing_full) gpu::mbarrier_init(barrier, 1);
       for (auto& barrier : sm.landing_empty) gpu::mbarrier_init(barrier, T::kTransposers);
+      for (auto& group : sm.turn) {
+        for (auto& barrier : group) gpu::mbarrier_init(barrier, 1);
+      }
+      sm.zero = 0.0F;
       gpu::fence_mbarrier_init();
     }
     if constexpr (T::kConfig.ones_column) write_ones(sm);
@@ -101,12 +104,6 @@ struct Kernel {
     const Epilogue<T> epilogue{p, sm, consumer.row_group, consumer.key_group};
     unsigned tiles_before = 0;
     unsigned items_before = 0;
-    if constexpr (T::kConfig.ping_pong) {
-      // The first turn is row group 0's.
-      if (consumer.row_group == T::kRowGroups - 1) {
-        gpu::named_barrier_arrive(1, 2 * kWarpgroupThreads);
-      }
-    }
     for_each_item(p, [&](int item) {
       typename Consumer<T>::Outputs o;
       const Work work = locate<T::kTileM, T::kTileN>(p, item);
