@@ -98,8 +98,9 @@ struct Consumer {
     for (; tile * T::kTileN >= seen && tile >= 0; next()) {
       if constexpr (kConfig.exp_turns) take_turn();
       wait_keys(position);
-      release_keys(position);
       wait_values(position);
+      gpu::sync_warp();  // lane 0 speaks for lanes that have seen these phases
+      release_keys(position);
       release_values(position);
       if constexpr (kConfig.exp_turns) pass_turn(0.0F);
     }
@@ -109,6 +110,7 @@ struct Consumer {
   GPU_FN void take_turn() {
     const int parity = full_parity<1>(position);
     gpu::mbarrier_wait(sm.turn[row_group][warp], row_group == 0 ? parity ^ 1 : parity);
+    gpu::sync_warp();  // a lane that lagged until the phase after the next would miss this one
   }
   /// After `weight`, which is not negative, is known: that holds the compiler to the order.
   GPU_FN void pass_turn(float weight) {
