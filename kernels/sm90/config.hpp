@@ -23,18 +23,16 @@ struct Config {
   int tile_n = 128;    ///< keys of a KV tile: a multiple of 32
   int stages = 2;      ///< KV tiles in flight
   Pipeline pipeline = Pipeline::kSerial;
-  /// P V of a tile goes to accumulators of its own, which are then added to O in fp32: the tensor
-  /// cores' sums are short (13 fractional bits). Otherwise O itself is the accumulator.
-  bool two_level = true;
-  int pv_columns = 0;  ///< with two_level: columns of O that P V does at once; 0: all
-  bool queries_in_registers = false;
+  int pv_columns = 0;  ///< columns of O that P V does at once; 0: all
   /// Row groups take turns at exponentials: one warp a scheduler keeps the MUFU busy, and those
   /// without a turn multiply meanwhile.
   bool exp_turns = false;
   /// Exponentials of a lane that a warp issues after it has passed its turn on: a multiple of 8.
   int turn_tail = 8;
   bool integer_max = false;  ///< maxima of scores as integers, three at a time
-  bool ones_column = false;  ///< row sums of P from the tensor cores: V has a column of ones
+  /// Row sums of P from the tensor cores: V has a column of ones. They are of rounded weights, as
+  /// O is: good for O, but an LSE from a few weights would be off by up to 2^-4.
+  bool ones_column = false;
 
   constexpr int consumers() const { return row_groups * key_groups; }
   constexpr int tile_m() const { return row_groups * kWarpgroupRows; }
@@ -65,6 +63,17 @@ struct sm90_serial {
   static constexpr Config config(int head_dim) {
     if (head_dim == 64) return {.row_groups = 4, .tile_n = 96, .stages = 4};
     return {.row_groups = 2, .tile_n = 128, .stages = 2, .pv_columns = 128};
+  }
+};
+
+/// The same with row sums from the tensor cores; no LSE.
+struct sm90_serial_ones {
+  static constexpr const char* kName = "sm90_serial_ones";
+  static constexpr bool serves(int head_dim) { return head_dim == 64; }
+  static constexpr Config config(int head_dim) {
+    Config config = sm90_serial::config(head_dim);
+    config.ones_column = true;
+    return config;
   }
 };
 

@@ -39,7 +39,6 @@ struct Consumer {
   int unmasked = 0;       ///< tiles below this are seen whole by all of its rows
   int first_row = 0;
   Rows rows;
-  std::uint32_t queries[kConfig.queries_in_registers ? T::kHeadDim / kDepth : 1][4];
 
   GPU_FN Consumer(const Params& params, Shared<T>& shared, int group)
       : p(params),
@@ -121,20 +120,15 @@ struct Consumer {
   GPU_FN void issue_scores(Scores& s) const {
     gpu::pin_registers(s);
     gpu::wgmma_fence();
-    if constexpr (kConfig.queries_in_registers) {
-      operands.scores(queries, slot_of<T::kStages>(position), s);
-    } else {
-      operands.scores(slot_of<T::kStages>(position), s);
-    }
+    operands.scores(slot_of<T::kStages>(position), s);
     gpu::wgmma_commit();
   }
-  /// Columns from `column` on, into accumulators of their own or into O.
-  template <int kRegisters>
-  GPU_FN void issue_outputs(const Weights& weights, unsigned at, int column,
-                            float (&o)[kRegisters]) const {
-    gpu::pin_registers(o);
+  /// Columns from `column` on, into accumulators of their own: the tensor cores' sums are short
+  /// (13 fractional bits), so that sums of many tiles are made in fp32, by add().
+  GPU_FN void issue_outputs(const Weights& weights, unsigned at, int column, Fresh& fresh) const {
+    gpu::pin_registers(fresh);
     gpu::wgmma_fence();
-    operands.outputs(weights, slot_of<T::kStages>(at), column, !kConfig.two_level, o);
+    operands.outputs(weights, slot_of<T::kStages>(at), column, fresh);
     gpu::wgmma_commit();
   }
   /// Masks the scores of tile `at_tile`, which are in s, and takes in their maxima.
@@ -148,6 +142,10 @@ struct Consumer {
       mask_scores(s, left);
     }
     grow_max<kConfig.integer_max>(s, rows, rescale);
+    if constexpr (!kConfig.ones_column) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) rows.sum[h] *= rescale[h];
+    }
   }
   /// Scores become weights in s, in this warpgroup's turn. Pinned, and followed by a wait that ends
   /// a basic block: else the compiler mixes exponentials with what uses them, and each waits.
@@ -190,40 +188,32 @@ struct Consumer {
     if constexpr (kConfig.ones_column) {
       // Column head_dim, of ones, is with the lanes of t = 0; what others add up is not used.
 #pragma unroll
-      for (int h = 0; h < 2; ++h) rows.sum[h] += fresh[T::kPvColumns / 2 + 2 * h];
+      for (int h = 0; h < 2; ++h) {
+        rows.sum[h] = gpu::fma(rows.sum[h], rescale[h], fresh[T::kPvColumns / 2 + 2 * h]);
+      }
     }
-  }
-  GPU_FN static void rescale_outputs(const float (&rescale)[2], Outputs& o) {
-#pragma unroll
-    for (int i = 0; i < T::kOutputRegisters; ++i) o[i] *= rescale[i / 2 % 2];
   }
   /// P V of the tile at `at`, columns from `from_column` on, waited for and added. Of several
   /// chunks of columns, one is multiplied while the one before is added.
   GPU_FN void finish_outputs(const Weights& weights, unsigned at, const float (&rescale)[2],
                              int from_column, Outputs& o) {
-    if constexpr (kConfig.two_level) {
-      constexpr int kChunk = T::kPvColumns;
-      constexpr int kBuffers = T::kPvChunks > 1 && kChunk <= 64 ? 2 : 1;
-      if (from_column == T::kHeadDim) return;
-      Fresh fresh[kBuffers];
-      issue_outputs(weights, at, from_column, fresh[0]);
+    constexpr int kChunk = T::kPvColumns;
+    constexpr int kBuffers = T::kPvChunks > 1 && kChunk <= 64 ? 2 : 1;
+    if (from_column == T::kHeadDim) return;
+    Fresh fresh[kBuffers];
+    issue_outputs(weights, at, from_column, fresh[0]);
 #pragma unroll
-      for (int column = from_column; column < T::kHeadDim; column += kChunk) {
-        const int chunk = (column - from_column) / kChunk;
-        const bool more = column + kChunk < T::kHeadDim;
-        if (more && kBuffers == 2) {
-          issue_outputs(weights, at, column + kChunk, fresh[(chunk + 1) % kBuffers]);
-          gpu::wgmma_wait<1>();
-        } else {
-          gpu::wgmma_wait<0>();
-        }
-        add(fresh[chunk % kBuffers], rescale, column, o);
-        if (more && kBuffers == 1) issue_outputs(weights, at, column + kChunk, fresh[0]);
+    for (int column = from_column; column < T::kHeadDim; column += kChunk) {
+      const int chunk = (column - from_column) / kChunk;
+      const bool more = column + kChunk < T::kHeadDim;
+      if (more && kBuffers == 2) {
+        issue_outputs(weights, at, column + kChunk, fresh[(chunk + 1) % kBuffers]);
+        gpu::wgmma_wait<1>();
+      } else {
+        gpu::wgmma_wait<0>();
       }
-    } else {
-      issue_outputs(weights, at, 0, o);
-      gpu::wgmma_wait<0>();
-      gpu::pin_registers(o);
+      add(fresh[chunk % kBuffers], rescale, column, o);
+      if (more && kBuffers == 1) issue_outputs(weights, at, column + kChunk, fresh[0]);
     }
   }
 
@@ -238,9 +228,9 @@ struct Consumer {
       release_keys(position);
       begin_softmax(s, tile, rescale);
       weigh(s);
-      wait_values(position);
+      if constexpr (kApart) wait_values(position);
       take_weights(s, weights);
-      if constexpr (!kConfig.two_level) rescale_outputs(rescale, o);
+      if constexpr (!kApart) wait_values(position);
       finish_outputs(weights, position, rescale, 0, o);
       release_values(position);
     }
@@ -268,30 +258,17 @@ struct Consumer {
       float new_rescale[2];
       const unsigned before = position - T::kKeyGroups;
       issue_scores(s);
-      if constexpr (kConfig.two_level) {
-        Fresh fresh;
-        issue_outputs(weights, before, 0, fresh);
-        gpu::wgmma_wait<1>();
-        release_keys(position);
-        begin_softmax(s, tile, new_rescale);
-        weigh(s);
-        wait_values(position);
-        if (tile >= T::kKeyGroups) wait_keys(position + T::kKeyGroups);
-        gpu::wgmma_wait<0>();
-        add(fresh, rescale, 0, o);
-        finish_outputs(weights, before, rescale, T::kPvColumns, o);
-      } else {
-        issue_outputs(weights, before, 0, o);
-        gpu::wgmma_wait<1>();
-        release_keys(position);
-        begin_softmax(s, tile, new_rescale);
-        weigh(s);
-        wait_values(position);
-        if (tile >= T::kKeyGroups) wait_keys(position + T::kKeyGroups);
-        gpu::wgmma_wait<0>();
-        gpu::pin_registers(o);
-        rescale_outputs(new_rescale, o);
-      }
+      Fresh fresh;
+      issue_outputs(weights, before, 0, fresh);
+      gpu::wgmma_wait<1>();
+      release_keys(position);
+      begin_softmax(s, tile, new_rescale);
+      weigh(s);
+      wait_values(position);
+      if (tile >= T::kKeyGroups) wait_keys(position + T::kKeyGroups);
+      gpu::wgmma_wait<0>();
+      add(fresh, rescale, 0, o);
+      finish_outputs(weights, before, rescale, T::kPvColumns, o);
       release_values(before);
       take_weights(s, weights);
       rescale[0] = new_rescale[0];

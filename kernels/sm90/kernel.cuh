@@ -107,14 +107,9 @@ struct Kernel {
     for_each_item(p, [&](int item) {
       typename Consumer<T>::Outputs o;
       const Work work = locate<T::kTileM, T::kTileN>(p, item);
-      if constexpr (T::kConfig.queries_in_registers) {
-        load_queries(p, work, consumer);
-        consumer.run(work, tiles_before, o);
-      } else {
-        if (work.tiles > 0) gpu::mbarrier_wait(sm.query_full, full_parity<1>(items_before));
-        consumer.run(work, tiles_before, o);
-        if (work.tiles > 0 && gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.query_empty);
-      }
+      if (work.tiles > 0) gpu::mbarrier_wait(sm.query_full, full_parity<1>(items_before));
+      consumer.run(work, tiles_before, o);
+      if (work.tiles > 0 && gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.query_empty);
       tiles_before += static_cast<unsigned>(work.tiles);
       if (work.tiles > 0) ++items_before;
       // Found again rather than kept: the loop over keys has no register to spare.
@@ -123,22 +118,6 @@ struct Kernel {
       epilogue.run(locate<T::kTileM, T::kTileN>(p, static_cast<int>(same_item[0])), consumer.rows,
                    o);
     });
-  }
-
-  /// A operands of Q K^T straight from global memory; zeros past the last row.
-  GPU_FN static void load_queries(const Params& p, const Work& work, Consumer<T>& consumer) {
-    const int lane = gpu::lane_idx();
-    const int first_row =
-        work.first_row + consumer.row_group * kWarpgroupRows + gpu::warp_idx() % 4 * 16 + lane / 4;
-#pragma unroll
-    for (int i = 0; i < kHeadDim / kDepth * 4; ++i) {
-      const int row = first_row + 8 * (i % 2);
-      const int column = i / 4 * kDepth + i / 2 % 2 * 16 + lane % 4 * 4;
-      const std::uint8_t* from =
-          attention::row_pointer(p.q_codes, p.q_strides, work.batch, work.head, row) + column;
-      consumer.queries[i / 4][i % 4] =
-          row < p.seq_q ? *reinterpret_cast<const std::uint32_t*>(from) : 0;
-    }
   }
 };
 

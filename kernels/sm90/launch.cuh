@@ -101,8 +101,6 @@ Status prepare_params(const Problem& p, Params& params) {
   params.causal = p.mask == Mask::kCausal;
   params.v_transposed = transposed;
   params.output = p.o.dtype;
-  params.q_codes = static_cast<const std::uint8_t*>(p.q.data);
-  params.q_strides = attention::strides_of(p.q);
   return {};
 }
 

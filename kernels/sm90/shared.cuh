@@ -77,8 +77,7 @@ struct Traits {
   static_assert((kStages & (kStages - 1)) == 0);
   static_assert(kTileN % 32 == 0 && kTileN <= 256);
   static_assert(kD % kPvColumns == 0);
-  static_assert(!kConfig.ones_column || (kConfig.two_level && kPvChunks == 1));
-  static_assert(!kConfig.queries_in_registers || kD == 64);
+  static_assert(!kConfig.ones_column || kPvChunks == 1);
   // A warpgroup holds values of one tile while it waits for those of its next.
   static_assert(kConfig.pipeline == Pipeline::kSerial || kStages >= 2 * kKeyGroups);
   static_assert(!kConfig.exp_turns || (kKeyGroups == 1 && !kConfig.ones_column));
@@ -109,7 +108,7 @@ struct Partials<T, false> {};
 ///   turn[g][w]    | warp w of the row group before g     | its exponentials are under way
 template <class T>
 struct Shared {
-  using Queries = Tile<T::kConfig.queries_in_registers ? 8 : T::kTileM, T::kHeadDim>;
+  using Queries = Tile<T::kTileM, T::kHeadDim>;
   using Keys = Tile<T::kTileN, T::kHeadDim>;
   using Values = Tile<T::kHeadDim + T::kExtraRows, T::kTileN>;
   static constexpr int kLandings = 2;

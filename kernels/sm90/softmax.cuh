@@ -66,8 +66,8 @@ GPU_FN int min_as_integers(const float (&s)[kRegisters], int h) {
   return least;
 }
 
-/// m takes in a tile's raw scores; `rescale` is what older sums must be multiplied with: O, by the
-/// caller, and l, here. A NaN score may or may not make m NaN: its weight is NaN, hence l and O.
+/// m takes in a tile's raw scores; `rescale` is what older sums, O and l, must be multiplied with.
+/// A NaN score may or may not make m NaN: its weight is NaN, hence l and O.
 template <bool kIntegers, int kRegisters>
 GPU_FN void grow_max(const float (&s)[kRegisters], Rows& rows, float (&rescale)[2]) {
   if constexpr (!kIntegers) {
@@ -79,7 +79,6 @@ GPU_FN void grow_max(const float (&s)[kRegisters], Rows& rows, float (&rescale)[
       max[h] = attention::max_over_quad(max[h]);
       rescale[h] = gpu::exp2_approx((rows.max[h] - attention::finite_max(max[h])) * rows.scale);
       rows.max[h] = max[h];
-      rows.sum[h] *= rescale[h];
     }
     return;
   }
@@ -99,7 +98,6 @@ GPU_FN void grow_max(const float (&s)[kRegisters], Rows& rows, float (&rescale)[
     const float max = gpu::max_nan(rows.max[h], attention::max_over_quad(tile_max));
     rescale[h] = gpu::exp2_approx((rows.max[h] - attention::finite_max(max)) * rows.scale);
     rows.max[h] = max;
-    rows.sum[h] *= rescale[h];
   }
 }
 

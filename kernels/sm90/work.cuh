@@ -39,8 +39,6 @@ struct Params {
   bool causal;
   bool v_transposed;
   Dtype output;
-  const std::uint8_t* q_codes;  ///< for kernels that hold Q in registers
-  attention::Strides q_strides;
 };
 
 /// One work item.
