@@ -86,22 +86,12 @@ struct sm90_serial {
   }
 };
 
-/// The same with row sums from the tensor cores; no LSE.
-struct sm90_serial_ones {
-  static constexpr const char* kName = "sm90_serial_ones";
-  static constexpr bool serves(int head_dim) { return head_dim == 64; }
-  static constexpr Config config(int head_dim) {
-    Config config = sm90_serial::config(head_dim);
-    config.ones_column = true;
-    return config;
-  }
-};
-
 /// Warpgroups that take turns at exponentials.
 struct sm90_turns {
   static constexpr const char* kName = "sm90_turns";
-  static constexpr bool serves(int head_dim) { return head_dim == 128; }
-  static constexpr Config config(int /*head_dim*/) {
+  static constexpr bool serves(int head_dim) { return head_dim == 64 || head_dim == 128; }
+  static constexpr Config config(int head_dim) {
+    if (head_dim == 64) return {.row_groups = 4, .tile_n = 64, .stages = 4, .exp_turns = true};
     return {.row_groups = 3, .tile_n = 96, .stages = 2, .exp_turns = true, .integer_max = true};
   }
 };
@@ -109,8 +99,11 @@ struct sm90_turns {
 /// FlashAttention-3's structure with wgmma on FP8, two-level accumulation.
 struct sm90_overlap {
   static constexpr const char* kName = "sm90_overlap";
-  static constexpr bool serves(int head_dim) { return head_dim == 128; }
-  static constexpr Config config(int /*head_dim*/) {
+  static constexpr bool serves(int head_dim) { return head_dim == 64 || head_dim == 128; }
+  static constexpr Config config(int head_dim) {
+    if (head_dim == 64) {
+      return {.row_groups = 3, .tile_n = 96, .stages = 4, .pipeline = Pipeline::kOverlap};
+    }
     return {.row_groups = 2, .tile_n = 128, .stages = 2, .pipeline = Pipeline::kOverlap};
   }
 };
