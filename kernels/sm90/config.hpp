@@ -7,13 +7,13 @@ namespace fp8_sdpa::sm90 {
 
 inline constexpr int kMinSmVersion = 90;
 inline constexpr int kWarpgroupThreads = 128;
+inline constexpr int kWarpgroupWarps = 4;
 inline constexpr int kWarpgroupRows = 64;  ///< of one wgmma
 
 /// How a consumer warpgroup hides the tensor cores behind its softmax.
 enum class Pipeline : std::uint8_t {
   kSerial,   ///< not at all: other warpgroups fill the gaps
   kOverlap,  ///< P V of the tile before runs under the softmax of this one
-  kDeep,     ///< so does Q K^T of the tile after: two score tiles in registers
 };
 
 /// The shape of one kernel: what differs between variants and head dims.
@@ -22,14 +22,17 @@ struct Config {
   int key_groups = 1;  ///< warpgroups that share rows and take every key_groups-th KV tile
   int tile_n = 128;    ///< keys of a KV tile: a multiple of 32
   int stages = 2;      ///< KV tiles in flight
-  Pipeline pipeline = Pipeline::kOverlap;
-  /// P V of a tile goes to accumulators of its own, which are then added to O in fp32: the tensor
-  /// cores' sums are short (13 fractional bits). Otherwise O itself is the accumulator.
-  bool two_level = true;
-  int pv_columns = 0;  ///< with two_level: columns of O that P V does at once; 0: all
-  bool queries_in_registers = false;
-  bool ping_pong = false;    ///< row groups take turns at issuing multiplies
-  bool ones_column = false;  ///< row sums of P from the tensor cores: V has a column of ones
+  Pipeline pipeline = Pipeline::kSerial;
+  int pv_columns = 0;  ///< columns of O that P V does at once; 0: all
+  /// Row groups take turns at exponentials: one warp a scheduler keeps the MUFU busy, and those
+  /// without a turn multiply meanwhile.
+  bool exp_turns = false;
+  /// Exponentials of a lane that a warp issues after it has passed its turn on: a multiple of 8.
+  int turn_tail = 8;
+  bool integer_max = false;  ///< maxima of scores as integers, three at a time
+  /// Row sums of P from the tensor cores: V has a column of ones. They are of rounded weights, as
+  /// O is: good for O, but an LSE from a few weights would be off by up to 2^-4.
+  bool ones_column = false;
   bool two_terms = false;  ///< P is the sum of two E4M3 terms; a warpgroup has one KV tile at most
 
   constexpr int consumers() const { return row_groups * key_groups; }
@@ -53,7 +56,6 @@ constexpr Config with_two_terms(const Config& config) {
           .key_groups = config.key_groups,
           .tile_n = config.tile_n,
           .stages = config.stages,
-          .two_level = false,
           .two_terms = true};
 }
 
@@ -64,7 +66,7 @@ struct RegisterShares {
 constexpr RegisterShares register_shares(int consumers) {
   switch (consumers) {
     case 1: return {216, 40};
-    case 2: return {240, 24};
+    case 2: return {232, 40};
     case 3: return {160, 32};
     default: return {112, 32};
   }
@@ -74,39 +76,42 @@ constexpr RegisterShares register_shares(int consumers) {
 /// report and the profiler show it. config(head_dim) is the shape at a head dim of serves().
 namespace tag {
 
-/// FlashAttention-3's structure with wgmma on FP8, two-level accumulation.
-struct sm90_overlap {
-  static constexpr const char* kName = "sm90_overlap";
-  static constexpr bool serves(int head_dim) {
-    return head_dim == 64 || head_dim == 128 || head_dim == 256;
-  }
+/// Independent warpgroups: what one leaves idle, others use.
+struct sm90_serial {
+  static constexpr const char* kName = "sm90_serial";
+  static constexpr bool serves(int head_dim) { return head_dim == 64 || head_dim == 256; }
   static constexpr Config config(int head_dim) {
-    switch (head_dim) {
-      case 64: return {.row_groups = 3, .tile_n = 128, .stages = 4};
-      case 128: return {.row_groups = 2, .tile_n = 128, .stages = 2};
-      default: return {.row_groups = 2, .tile_n = 128, .stages = 2, .two_level = false};
-    }
+    if (head_dim == 64) return {.row_groups = 4, .tile_n = 96, .stages = 4};
+    return {.row_groups = 2, .tile_n = 128, .stages = 2, .pv_columns = 128};
   }
 };
 
-/// The same with warpgroups that take turns at the tensor cores.
-struct sm90_pingpong {
-  static constexpr const char* kName = "sm90_pingpong";
-  static constexpr bool serves(int head_dim) { return sm90_overlap::serves(head_dim); }
+/// The same with row sums from the tensor cores; no LSE.
+struct sm90_serial_ones {
+  static constexpr const char* kName = "sm90_serial_ones";
+  static constexpr bool serves(int head_dim) { return head_dim == 64; }
   static constexpr Config config(int head_dim) {
-    Config config = sm90_overlap::config(head_dim);
-    if (head_dim == 64) config.row_groups = 2;
-    config.ping_pong = true;
+    Config config = sm90_serial::config(head_dim);
+    config.ones_column = true;
     return config;
   }
 };
 
-/// Four small consumer warpgroups that wait for nobody: what one leaves idle the others use.
-struct sm90_many {
-  static constexpr const char* kName = "sm90_many";
-  static constexpr bool serves(int head_dim) { return head_dim == 64; }
+/// Warpgroups that take turns at exponentials.
+struct sm90_turns {
+  static constexpr const char* kName = "sm90_turns";
+  static constexpr bool serves(int head_dim) { return head_dim == 128; }
   static constexpr Config config(int /*head_dim*/) {
-    return {.row_groups = 4, .tile_n = 96, .stages = 4, .pipeline = Pipeline::kSerial};
+    return {.row_groups = 3, .tile_n = 96, .stages = 2, .exp_turns = true, .integer_max = true};
+  }
+};
+
+/// FlashAttention-3's structure with wgmma on FP8, two-level accumulation.
+struct sm90_overlap {
+  static constexpr const char* kName = "sm90_overlap";
+  static constexpr bool serves(int head_dim) { return head_dim == 128; }
+  static constexpr Config config(int /*head_dim*/) {
+    return {.row_groups = 2, .tile_n = 128, .stages = 2, .pipeline = Pipeline::kOverlap};
   }
 };
 
@@ -115,13 +120,7 @@ struct sm90_split {
   static constexpr const char* kName = "sm90_split";
   static constexpr bool serves(int head_dim) { return head_dim == 64 || head_dim == 128; }
   static constexpr Config config(int head_dim) {
-    if (head_dim == 64) {
-      return {.row_groups = 1,
-              .key_groups = 4,
-              .tile_n = 64,
-              .stages = 8,
-              .pipeline = Pipeline::kSerial};
-    }
+    if (head_dim == 64) return {.row_groups = 1, .key_groups = 4, .tile_n = 64, .stages = 8};
     return {.row_groups = 1, .key_groups = 2, .tile_n = 128, .stages = 2};
   }
 };
@@ -131,8 +130,7 @@ struct sm90_split2 {
   static constexpr const char* kName = "sm90_split2";
   static constexpr bool serves(int head_dim) { return head_dim == 64; }
   static constexpr Config config(int /*head_dim*/) {
-    return {
-        .row_groups = 2, .key_groups = 2, .tile_n = 96, .stages = 8, .pipeline = Pipeline::kSerial};
+    return {.row_groups = 2, .key_groups = 2, .tile_n = 96, .stages = 8};
   }
 };
 

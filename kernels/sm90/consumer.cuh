@@ -8,7 +8,6 @@
 //
 //   kSerial   QK(i) . softmax(i) . PV(i) .
 //   kOverlap  QK(i) PV(i-1) . softmax(i) under PV(i-1) .
-//   kDeep     softmax(i) under PV(i-1) and QK(i+1)
 #pragma once
 
 #include "sm90/multiply.cuh"
@@ -23,6 +22,9 @@ struct Consumer {
   static constexpr Config kConfig = T::kConfig;
   /// Accumulators of one P V multiply.
   static constexpr int kFresh = (T::kPvColumns + T::kExtraRows) / 2;
+  static constexpr int kInTurn = T::kScoreRegisters - kConfig.turn_tail;
+  /// Exponentials apart from what uses them; else the compiler mixes them, which saves registers.
+  static constexpr bool kApart = kConfig.exp_turns || kConfig.pipeline == Pipeline::kOverlap;
   using Scores = float[T::kScoreRegisters];
   using Weights = std::uint32_t[T::kTileN / kDepth][4];
   using Outputs = float[T::kOutputRegisters];
@@ -34,19 +36,20 @@ struct Consumer {
   const Params& p;
   Shared<T>& sm;
   int row_group, key_group;
+  int warp;  ///< of the warpgroup
   Operands<T> operands;
   unsigned position = 0;  ///< in the rings of K and V: of the tile whose scores are next
   int tile = 0;           ///< that tile, in its sequence; negative: none is left
   int unmasked = 0;       ///< tiles below this are seen whole by all of its rows; or kNegated
   int first_row = 0;
   Rows rows;
-  std::uint32_t queries[kConfig.queries_in_registers ? T::kHeadDim / kDepth : 1][4];
 
   GPU_FN Consumer(const Params& params, Shared<T>& shared, int group)
       : p(params),
         sm(shared),
         row_group(group % T::kRowGroups),
         key_group(group / T::kRowGroups),
+        warp(gpu::shfl(gpu::warp_idx() % kWarpgroupWarps, 0)),
         operands(shared, row_group) {}
 
   /// O, m and l of this warpgroup's rows over its tiles; `tiles_before` are those of earlier items.
@@ -59,10 +62,8 @@ struct Consumer {
       one_tile(o);
     } else if constexpr (kConfig.pipeline == Pipeline::kSerial) {
       serial(o);
-    } else if constexpr (kConfig.pipeline == Pipeline::kOverlap) {
-      overlap(o);
     } else {
-      deep(o);
+      overlap(o);
     }
   }
 
@@ -102,43 +103,40 @@ struct Consumer {
     position = tiles_before + key_group;
     tile = work.tiles - 1 - key_group;
     for (; tile * T::kTileN >= seen && tile >= 0; next()) {
-      if constexpr (kConfig.ping_pong) take_turn();
+      if constexpr (kConfig.exp_turns) take_turn();
       wait_keys(position);
       wait_values(position);
-      // Nothing else keeps lanes together here: one that has not seen these phases would miss them
-      // if the loader could go on.
-      gpu::sync_warp();
+      gpu::sync_warp();  // lane 0 speaks for lanes that have seen these phases
       release_keys(position);
       release_values(position);
-      if constexpr (kConfig.ping_pong) pass_turn();
+      if constexpr (kConfig.exp_turns) pass_turn(0.0F);
     }
   }
 
-  /// Named barriers 1 and up: the turn of row group i - 1.
-  GPU_FN void take_turn() const {
-    gpu::named_barrier_sync(1 + row_group, 2 * kWarpgroupThreads);
+  /// Turns go round the warps that share a scheduler, one each a tile.
+  GPU_FN void take_turn() {
+    const int parity = full_parity<1>(position);
+    gpu::mbarrier_wait(sm.turn[row_group][warp], row_group == 0 ? parity ^ 1 : parity);
+    gpu::sync_warp();  // a lane that lagged until the phase after the next would miss this one
   }
-  GPU_FN void pass_turn() const {
-    gpu::named_barrier_arrive(1 + (row_group + 1) % T::kRowGroups, 2 * kWarpgroupThreads);
+  /// After `weight`, which is not negative, is known: that holds the compiler to the order.
+  GPU_FN void pass_turn(float weight) {
+    const int next_group = row_group + 1 == T::kRowGroups ? 0 : row_group + 1;
+    release(sm.turn[next_group][warp + (weight < 0.0F ? 1 : 0)]);
   }
 
   GPU_FN void issue_scores(Scores& s) const {
     gpu::pin_registers(s);
     gpu::wgmma_fence();
-    if constexpr (kConfig.queries_in_registers) {
-      operands.scores(queries, slot_of<T::kStages>(position), s);
-    } else {
-      operands.scores(slot_of<T::kStages>(position), s);
-    }
+    operands.scores(slot_of<T::kStages>(position), s);
     gpu::wgmma_commit();
   }
-  /// Columns from `column` on, into accumulators of their own or into O.
-  template <int kRegisters>
-  GPU_FN void issue_outputs(const Weights& weights, unsigned at, int column,
-                            float (&o)[kRegisters]) const {
-    gpu::pin_registers(o);
+  /// Columns from `column` on, into accumulators of their own: the tensor cores' sums are short
+  /// (13 fractional bits), so that sums of many tiles are made in fp32, by add().
+  GPU_FN void issue_outputs(const Weights& weights, unsigned at, int column, Fresh& fresh) const {
+    gpu::pin_registers(fresh);
     gpu::wgmma_fence();
-    operands.outputs(weights, slot_of<T::kStages>(at), column, !kConfig.two_level, o);
+    operands.outputs(weights, slot_of<T::kStages>(at), column, fresh);
     gpu::wgmma_commit();
   }
   /// Masks the scores of tile `at_tile`, which are in s, and takes in their maxima.
@@ -150,15 +148,46 @@ struct Consumer {
         for (float& score : s) score = -score;
       }
       const int lane = gpu::lane_idx();
-      const int row = first_row + gpu::warp_idx() % 4 * 16 + lane / 4;
+      const int row = first_row + warp * 16 + lane / 4;
       const int first_key = at_tile * T::kTileN + lane % 4 * 2;
       const int left[2] = {key_limit(p, row) - first_key, key_limit(p, row + 8) - first_key};
       mask_scores(s, left);
     }
-    grow_max(s, rows, rescale);
+    grow_max<kConfig.integer_max>(s, rows, rescale);
+    if constexpr (!kConfig.ones_column) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) rows.sum[h] *= rescale[h];
+    }
   }
-  GPU_FN void end_softmax(Scores& s, Weights& weights) {
-    exponentiate<!kConfig.ones_column>(s, rows, weights);
+  /// Scores become weights in s, in this warpgroup's turn. Pinned, and followed by a wait that ends
+  /// a basic block: else the compiler mixes exponentials with what uses them, and each waits.
+  GPU_FN void weigh(Scores& s) {
+    if constexpr (!kApart) return;
+    float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
+    if constexpr (kConfig.exp_turns) {
+      take_turn();
+      // A load that only the wait before it lets go holds the compiler to the order.
+      const float zero = *static_cast<const volatile float*>(&sm.zero);
+      offset[0] += zero;
+      offset[1] += zero;
+    }
+    exponentiate(s, rows.scale, offset);
+    if constexpr (kConfig.exp_turns) {
+      add_weights<0, kInTurn>(s, rows);
+      pass_turn(rows.sum[0] + rows.sum[1]);
+    }
+    gpu::pin_registers(s);
+  }
+  GPU_FN void take_weights(Scores& s, Weights& weights) {
+    if constexpr (kApart) {
+      gpu::pin_registers(s);
+      constexpr int kAdded = kConfig.exp_turns ? kInTurn : 0;
+      if constexpr (!kConfig.ones_column) add_weights<kAdded, T::kScoreRegisters>(s, rows);
+      pack(s, weights);
+    } else {
+      const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
+      exponentiate_and_pack<!kConfig.ones_column>(s, offset, rows, weights);
+    }
   }
   /// O = O rescale + O' in columns from `column` on.
   GPU_FN void add(Fresh& fresh, const float (&rescale)[2], int column, Outputs& o) {
@@ -171,28 +200,32 @@ struct Consumer {
     if constexpr (kConfig.ones_column) {
       // Column head_dim, of ones, is with the lanes of t = 0; what others add up is not used.
 #pragma unroll
-      for (int h = 0; h < 2; ++h) rows.sum[h] += fresh[T::kPvColumns / 2 + 2 * h];
+      for (int h = 0; h < 2; ++h) {
+        rows.sum[h] = gpu::fma(rows.sum[h], rescale[h], fresh[T::kPvColumns / 2 + 2 * h]);
+      }
     }
   }
-  GPU_FN static void rescale_outputs(const float (&rescale)[2], Outputs& o) {
-#pragma unroll
-    for (int i = 0; i < T::kOutputRegisters; ++i) o[i] *= rescale[i / 2 % 2];
-  }
-  /// P V of the tile at `at`, columns from `from_column` on, waited for and added.
+  /// P V of the tile at `at`, columns from `from_column` on, waited for and added. Of several
+  /// chunks of columns, one is multiplied while the one before is added.
   GPU_FN void finish_outputs(const Weights& weights, unsigned at, const float (&rescale)[2],
                              int from_column, Outputs& o) {
-    if constexpr (kConfig.two_level) {
+    constexpr int kChunk = T::kPvColumns;
+    constexpr int kBuffers = T::kPvChunks > 1 && kChunk <= 64 ? 2 : 1;
+    if (from_column == T::kHeadDim) return;
+    Fresh fresh[kBuffers];
+    issue_outputs(weights, at, from_column, fresh[0]);
 #pragma unroll
-      for (int column = from_column; column < T::kHeadDim; column += T::kPvColumns) {
-        Fresh fresh;
-        issue_outputs(weights, at, column, fresh);
+    for (int column = from_column; column < T::kHeadDim; column += kChunk) {
+      const int chunk = (column - from_column) / kChunk;
+      const bool more = column + kChunk < T::kHeadDim;
+      if (more && kBuffers == 2) {
+        issue_outputs(weights, at, column + kChunk, fresh[(chunk + 1) % kBuffers]);
+        gpu::wgmma_wait<1>();
+      } else {
         gpu::wgmma_wait<0>();
-        add(fresh, rescale, column, o);
       }
-    } else {
-      issue_outputs(weights, at, 0, o);
-      gpu::wgmma_wait<0>();
-      gpu::pin_registers(o);
+      add(fresh[chunk % kBuffers], rescale, column, o);
+      if (more && kBuffers == 1) issue_outputs(weights, at, column + kChunk, fresh[0]);
     }
   }
 
@@ -211,8 +244,8 @@ struct Consumer {
     const int slot = slot_of<T::kStages>(position);
     gpu::pin_registers(o);
     gpu::wgmma_fence();
-    operands.outputs(weights[1], slot, 0, false, o);
-    operands.outputs(weights[0], slot, 0, true, o);
+    operands.outputs(weights[1], slot, 0, o);
+    operands.outputs(weights[0], slot, 0, o, /*accumulate=*/true);
     gpu::wgmma_commit();
     gpu::wgmma_wait<0>();
     gpu::pin_registers(o);
@@ -229,9 +262,10 @@ struct Consumer {
       gpu::wgmma_wait<0>();
       release_keys(position);
       begin_softmax(s, tile, rescale);
-      end_softmax(s, weights);
-      if constexpr (!kConfig.two_level) rescale_outputs(rescale, o);
-      wait_values(position);
+      weigh(s);
+      if constexpr (kApart) wait_values(position);
+      take_weights(s, weights);
+      if constexpr (!kApart) wait_values(position);
       finish_outputs(weights, position, rescale, 0, o);
       release_values(position);
     }
@@ -242,120 +276,40 @@ struct Consumer {
     float rescale[2];  // of the tile whose weights these are
     {
       Scores s;
-      if constexpr (kConfig.ping_pong) take_turn();
       wait_keys(position);
       issue_scores(s);
-      if constexpr (kConfig.ping_pong) pass_turn();
       gpu::wgmma_wait<0>();
       release_keys(position);
       begin_softmax(s, tile, rescale);
-      end_softmax(s, weights);
+      weigh(s);
+      wait_values(position);
+      take_weights(s, weights);
       next();
     }
+    // Here and below: the values of the tile before have been waited for.
+    if (tile >= 0) wait_keys(position);
     for (; tile >= 0; next()) {
       Scores s;
       float new_rescale[2];
       const unsigned before = position - T::kKeyGroups;
-      if constexpr (kConfig.ping_pong) take_turn();
-      wait_keys(position);
       issue_scores(s);
-      wait_values(before);
-      if constexpr (kConfig.two_level) {
-        Fresh fresh;
-        issue_outputs(weights, before, 0, fresh);
-        if constexpr (kConfig.ping_pong) pass_turn();
-        gpu::wgmma_wait<1>();
-        release_keys(position);
-        begin_softmax(s, tile, new_rescale);
-        gpu::wgmma_wait<0>();
-        add(fresh, rescale, 0, o);
-        finish_outputs(weights, before, rescale, T::kPvColumns, o);
-      } else {
-        issue_outputs(weights, before, 0, o);
-        if constexpr (kConfig.ping_pong) pass_turn();
-        gpu::wgmma_wait<1>();
-        release_keys(position);
-        begin_softmax(s, tile, new_rescale);
-        gpu::wgmma_wait<0>();
-        gpu::pin_registers(o);
-        rescale_outputs(new_rescale, o);
-      }
+      Fresh fresh;
+      issue_outputs(weights, before, 0, fresh);
+      gpu::wgmma_wait<1>();
+      release_keys(position);
+      begin_softmax(s, tile, new_rescale);
+      weigh(s);
+      wait_values(position);
+      if (tile >= T::kKeyGroups) wait_keys(position + T::kKeyGroups);
+      gpu::wgmma_wait<0>();
+      add(fresh, rescale, 0, o);
+      finish_outputs(weights, before, rescale, T::kPvColumns, o);
       release_values(before);
-      end_softmax(s, weights);
+      take_weights(s, weights);
       rescale[0] = new_rescale[0];
       rescale[1] = new_rescale[1];
     }
-    wait_values(position - T::kKeyGroups);
     finish_outputs(weights, position - T::kKeyGroups, rescale, 0, o);
-    release_values(position - T::kKeyGroups);
-  }
-
-  /// The tile before `position`, whose scores are on their way to s, as P V of the one before is to
-  /// `fresh`; `next_s` gets the scores of the tile at `position`, if there is one.
-  template <bool kHasNext>
-  GPU_FN void deep_step(Scores& s, Scores& next_s, Weights& weights, Fresh& fresh,
-                        float (&rescale)[2], Outputs& o) {
-    const unsigned at = position - T::kKeyGroups;
-    float new_rescale[2];
-    if constexpr (kHasNext) {
-      wait_keys(position);
-      issue_scores(next_s);
-      gpu::wgmma_wait<2>();
-    } else {
-      gpu::wgmma_wait<1>();
-    }
-    release_keys(at);
-    begin_softmax(s, tile + T::kKeyGroups, new_rescale);
-    gpu::wgmma_wait<kHasNext ? 1 : 0>();
-    add(fresh, rescale, 0, o);
-    release_values(at - T::kKeyGroups);
-    end_softmax(s, weights);
-    rescale[0] = new_rescale[0];
-    rescale[1] = new_rescale[1];
-    wait_values(at);
-    issue_outputs(weights, at, 0, fresh);
-    next();
-  }
-
-  GPU_FN void deep(Outputs& o) {
-    static_assert(kConfig.pipeline != Pipeline::kDeep || (kConfig.two_level && T::kPvChunks == 1));
-    Scores even, odd;
-    Weights weights;
-    float rescale[2];
-    wait_keys(position);
-    issue_scores(even);
-    next();
-    if (tile >= 0) {
-      wait_keys(position);
-      issue_scores(odd);
-      gpu::wgmma_wait<1>();
-    } else {
-      gpu::wgmma_wait<0>();
-    }
-    release_keys(position - T::kKeyGroups);
-    begin_softmax(even, tile + T::kKeyGroups, rescale);
-    end_softmax(even, weights);
-    Fresh fresh;
-    wait_values(position - T::kKeyGroups);
-    issue_outputs(weights, position - T::kKeyGroups, 0, fresh);
-    if (tile >= 0) {
-      next();
-      while (true) {
-        if (tile < 0) {
-          deep_step<false>(odd, even, weights, fresh, rescale, o);
-          break;
-        }
-        deep_step<true>(odd, even, weights, fresh, rescale, o);
-        if (tile < 0) {
-          deep_step<false>(even, odd, weights, fresh, rescale, o);
-          break;
-        }
-        deep_step<true>(even, odd, weights, fresh, rescale, o);
-      }
-      position -= T::kKeyGroups;
-    }
-    gpu::wgmma_wait<0>();
-    add(fresh, rescale, 0, o);
     release_values(position - T::kKeyGroups);
   }
 };

@@ -12,7 +12,6 @@
 //   barrier        | who, threads                          | when
 //   ---------------|---------------------------------------|------------------------------------
 //   0 (block)      | all                                   | once: the mbarriers are initialised
-//   1 + row group  | this row group and the one before     | ping_pong: its turn to multiply
 //   1 + row group  | the warpgroups that share rows        | key_groups > 1: parts written, read
 #pragma once
 
@@ -51,7 +50,7 @@ struct Kernel {
 
  private:
   GPU_FN static void initialise(const Params& p, Shared& sm) {
-    constexpr int kWarps = 4;  // of a warpgroup
+    constexpr int kWarps = kWarpgroupWarps;
     if (gpu::thread_idx() == 0) {
       gpu::prefetch_tensor_map(p.q);
       gpu::prefetch_tensor_map(p.k);
@@ -66,6 +65,10 @@ struct Kernel {
       }
       for (auto& barrier : sm.landing_full) gpu::mbarrier_init(barrier, 1);
       for (auto& barrier : sm.landing_empty) gpu::mbarrier_init(barrier, T::kTransposers);
+      for (auto& group : sm.turn) {
+        for (auto& barrier : group) gpu::mbarrier_init(barrier, 1);
+      }
+      sm.zero = 0.0F;
       gpu::fence_mbarrier_init();
     }
     if constexpr (T::kConfig.ones_column) write_ones(sm);
@@ -102,25 +105,14 @@ struct Kernel {
     const Epilogue<T> epilogue{p, sm, consumer.row_group, consumer.key_group};
     unsigned tiles_before = 0;
     unsigned items_before = 0;
-    if constexpr (T::kConfig.ping_pong) {
-      // The first turn is row group 0's.
-      if (consumer.row_group == T::kRowGroups - 1) {
-        gpu::named_barrier_arrive(1, 2 * kWarpgroupThreads);
-      }
-    }
     for_each_item(p, [&](int item) {
       typename Consumer<T>::Outputs o;
       const Work work = locate<T::kTileM, T::kTileN>(p, item);
-      if constexpr (T::kConfig.queries_in_registers) {
-        load_queries(p, work, consumer);
-        consumer.run(work, tiles_before, o);
-      } else {
-        if (work.tiles > 0) gpu::mbarrier_wait(sm.query_full, full_parity<1>(items_before));
-        consumer.run(work, tiles_before, o);
-        if (work.tiles > 0) {
-          gpu::sync_warp();  // a warpgroup without tiles: every lane has seen query_full
-          if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.query_empty);
-        }
+      if (work.tiles > 0) gpu::mbarrier_wait(sm.query_full, full_parity<1>(items_before));
+      consumer.run(work, tiles_before, o);
+      if (work.tiles > 0) {
+        gpu::sync_warp();  // a warpgroup without tiles: every lane has seen query_full
+        if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.query_empty);
       }
       tiles_before += static_cast<unsigned>(work.tiles);
       if (work.tiles > 0) ++items_before;
@@ -130,22 +122,6 @@ struct Kernel {
       epilogue.run(locate<T::kTileM, T::kTileN>(p, static_cast<int>(same_item[0])), consumer.rows,
                    o);
     });
-  }
-
-  /// A operands of Q K^T straight from global memory; zeros past the last row.
-  GPU_FN static void load_queries(const Params& p, const Work& work, Consumer<T>& consumer) {
-    const int lane = gpu::lane_idx();
-    const int first_row =
-        work.first_row + consumer.row_group * kWarpgroupRows + gpu::warp_idx() % 4 * 16 + lane / 4;
-#pragma unroll
-    for (int i = 0; i < kHeadDim / kDepth * 4; ++i) {
-      const int row = first_row + 8 * (i % 2);
-      const int column = i / 4 * kDepth + i / 2 % 2 * 16 + lane % 4 * 4;
-      const std::uint8_t* from =
-          attention::row_pointer(p.q_codes, p.q_strides, work.batch, work.head, row) + column;
-      consumer.queries[i / 4][i % 4] =
-          row < p.seq_q ? *reinterpret_cast<const std::uint32_t*>(from) : 0;
-    }
   }
 };
 

@@ -53,13 +53,18 @@ inline Status encode(const MapRequest& request, gpu::TensorMap& map, MapSteps& s
   return gpu::encode_tensor_map(shape, map);
 }
 
-/// (batch, head) pairs whose K and V fit in half of the L2 cache of an H100 or H200.
-inline int heads_per_pass(const Problem& p) {
-  constexpr std::int64_t kBytes = std::int64_t{24} << 20;
+/// Splits the (batch, head) pairs evenly into passes whose K and V fit in most of the L2 cache of
+/// an H100 or H200.
+inline void plan_passes(const Problem& p, Params& params) {
+  constexpr std::int64_t kBytes = std::int64_t{32} << 20;
   const std::int64_t kv_head = 2 * p.seq_kv * p.head_dim;
   const std::int64_t shared_by = p.heads_q / p.heads_kv;
-  const std::int64_t pairs = std::max<std::int64_t>(1, kBytes / kv_head) * shared_by;
-  return static_cast<int>(std::min<std::int64_t>(pairs, std::int64_t{p.batch} * p.heads_q));
+  const std::int64_t most = std::max<std::int64_t>(1, kBytes / kv_head) * shared_by;
+  const std::int64_t pairs = std::int64_t{p.batch} * p.heads_q;
+  const std::int64_t passes = (pairs + most - 1) / most;
+  const std::int64_t heads = (pairs + passes - 1) / passes;
+  params.heads_per_pass = static_cast<int>(heads);
+  params.passes = static_cast<int>((pairs + heads - 1) / heads);
 }
 
 template <class T>
@@ -92,13 +97,11 @@ Status prepare_params(const Problem& p, Params& params) {
   params.seq_kv = static_cast<int>(p.seq_kv);
   params.tiles_m = static_cast<int>((p.seq_q + T::kTileM - 1) / T::kTileM);
   params.items = params.tiles_m * p.batch * p.heads_q;
-  params.heads_per_pass = heads_per_pass(p);
+  plan_passes(p, params);
   params.softmax_scale_log2 = p.softmax_scale * attention::kLog2E;
   params.causal = p.mask == Mask::kCausal;
   params.v_transposed = transposed;
   params.output = p.o.dtype;
-  params.q_codes = static_cast<const std::uint8_t*>(p.q.data);
-  params.q_strides = attention::strides_of(p.q);
   return {};
 }
 

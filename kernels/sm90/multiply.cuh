@@ -15,12 +15,8 @@ struct Operands {
   std::uint64_t queries, keys, values;  ///< of stage 0
 
   GPU_FN Operands(const Shared& sm, int row_group)
-      : queries(T::kConfig.queries_in_registers
-                    ? 0
-                    : gpu::advance_descriptor(
-                          sm.queries.descriptor(),
-                          Shared::Queries::offset(0, 0) +
-                              row_group * kWarpgroupRows * Shared::Queries::kPanelBytes)),
+      : queries(gpu::advance_descriptor(sm.queries.descriptor(),
+                                        Shared::Queries::offset(row_group * kWarpgroupRows, 0))),
         keys(sm.keys[0].descriptor()),
         values(sm.values[0].descriptor()) {}
 
@@ -36,22 +32,10 @@ struct Operands {
     }
   }
 
-  /// The same with Q in registers.
-  GPU_FN void scores(const std::uint32_t (&q)[T::kHeadDim / kDepth][4], int slot,
-                     float (&s)[T::kScoreRegisters]) const {
-    const std::uint64_t k =
-        gpu::advance_descriptor(keys, slot * int{sizeof(typename Shared::Keys)});
-#pragma unroll
-    for (int dim = 0; dim < T::kHeadDim; dim += kDepth) {
-      gpu::wgmma_m64k32<gpu::Fp8::kE4M3, gpu::Fp8::kE4M3>(
-          s, q[dim / kDepth], gpu::advance_descriptor(k, Shared::Keys::offset(0, dim)), dim > 0);
-    }
-  }
-
   /// Issues O' (64, 2 kRegisters columns from `column` on) [+]= P V.
   template <int kRegisters>
   GPU_FN void outputs(const std::uint32_t (&weights)[T::kTileN / kDepth][4], int slot, int column,
-                      bool accumulate, float (&o)[kRegisters]) const {
+                      float (&o)[kRegisters], bool accumulate = false) const {
     const std::uint64_t v = gpu::advance_descriptor(
         values, slot * int{sizeof(typename Shared::Values)} + column * Shared::Values::kPanelBytes);
 #pragma unroll

@@ -49,12 +49,10 @@ struct Loader {
  private:
   GPU_FN void load(const Work& work) {
     if (work.tiles == 0) return;
-    if constexpr (!T::kConfig.queries_in_registers) {
-      gpu::mbarrier_wait(sm.query_empty, empty_parity<1>(items_before));
-      gpu::mbarrier_arrive_expect_tx(sm.query_full, sizeof(sm.queries));
-      load_rows(sm.queries, p.q, sm.query_full, work.first_row,
-                place(p.q_steps, work.head, work.batch));
-    }
+    gpu::mbarrier_wait(sm.query_empty, empty_parity<1>(items_before));
+    gpu::mbarrier_arrive_expect_tx(sm.query_full, sizeof(sm.queries));
+    load_rows(sm.queries, p.q, sm.query_full, work.first_row,
+              place(p.q_steps, work.head, work.batch));
     ++items_before;
     const MapPlace k_at = place(p.k_steps, work.kv_head, work.batch);
     const MapPlace v_at = place(p.v_steps, work.kv_head, work.batch);

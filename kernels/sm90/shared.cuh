@@ -77,9 +77,10 @@ struct Traits {
   static_assert((kStages & (kStages - 1)) == 0);
   static_assert(kTileN % 32 == 0 && kTileN <= 256);
   static_assert(kD % kPvColumns == 0);
-  static_assert(!kConfig.ones_column || (kConfig.two_level && kPvChunks == 1));
-  static_assert(!kConfig.queries_in_registers || kD == 64);
-  static_assert(!kConfig.ping_pong || kKeyGroups == 1);
+  static_assert(!kConfig.ones_column || kPvChunks == 1);
+  // A warpgroup holds values of one tile while it waits for those of its next.
+  static_assert(kConfig.pipeline == Pipeline::kSerial || kStages >= 2 * kKeyGroups);
+  static_assert(!kConfig.exp_turns || (kKeyGroups == 1 && !kConfig.ones_column));
 };
 
 /// Partial results of a block whose warpgroups share rows.
@@ -104,9 +105,10 @@ struct Partials<T, false> {};
 ///   landing_empty | the transposers' warps               | it has been transposed
 ///   value_full[s] | the transposers' warps               | V^T of a tile is there
 ///   value_empty[s]| warps of one key group's consumers   | nobody reads it any more
+///   turn[g][w]    | warp w of the row group before g     | its exponentials are under way
 template <class T>
 struct Shared {
-  using Queries = Tile<T::kConfig.queries_in_registers ? 8 : T::kTileM, T::kHeadDim>;
+  using Queries = Tile<T::kTileM, T::kHeadDim>;
   using Keys = Tile<T::kTileN, T::kHeadDim>;
   using Values = Tile<T::kHeadDim + T::kExtraRows, T::kTileN>;
   static constexpr int kLandings = 2;
@@ -122,6 +124,8 @@ struct Shared {
   /// A transposed V lands where it stays: then these count the stages of `values`.
   gpu::MBarrier landing_full[T::kStages < kLandings ? kLandings : T::kStages];
   gpu::MBarrier landing_empty[kLandings];
+  float zero;  ///< 0
+  gpu::MBarrier turn[T::kConfig.exp_turns ? T::kRowGroups : 1][kWarpgroupWarps];
 };
 
 /// The slot of the `position`-th use of a ring, counted over all work items, and the parity of the

@@ -6,7 +6,7 @@
 // Weights are 2^8 exp2(s - m): E4M3 holds 2^-9 to 448, so weights down to 2^-14 of the row's
 // largest are normal numbers; none exceeds 2^8. The factor cancels in O / l. The sum l is of the
 // weights before they are rounded: their errors average out in it, whereas in O each meets its
-// value. A NaN score makes m, hence every weight of its row, NaN.
+// value. A NaN score makes its weight, hence l and O of its row, NaN.
 #pragma once
 
 #include <cmath>
@@ -35,31 +35,90 @@ GPU_FN void mask_scores(float (&s)[kRegisters], const int (&left)[2]) {
   }
 }
 
-/// m takes in a tile's raw scores; `rescale` is what older sums must be multiplied with: O, by the
-/// caller, and l, here.
+GPU_FN int larger(int a, int b) {
+  return a > b ? a : b;
+}
+GPU_FN int smaller(int a, int b) {
+  return a < b ? a : b;
+}
+
+/// The largest of one row's scores that a lane holds, compared as integers (three at a time, where
+/// floats go two at a time): right if any of them is positive or +0; else some negative number.
 template <int kRegisters>
-GPU_FN void grow_max(const float (&s)[kRegisters], Rows& rows, float (&rescale)[2]) {
-  float max[2] = {rows.max[0], rows.max[1]};
+GPU_FN int max_as_integers(const float (&s)[kRegisters], int h) {
+  const auto bits = [&](int i) { return __builtin_bit_cast(int, s[i / 2 * 4 + 2 * h + i % 2]); };
+  int chain[2] = {bits(0), bits(kRegisters / 4)};
 #pragma unroll
-  for (int i = 0; i < kRegisters; ++i) max[i / 2 % 2] = gpu::max_nan(max[i / 2 % 2], s[i]);
+  for (int i = 1; i < kRegisters / 4; ++i) {
+    chain[0] = larger(chain[0], bits(i));
+    chain[1] = larger(chain[1], bits(kRegisters / 4 + i));
+  }
+  return larger(chain[0], chain[1]);
+}
+/// The same where all are negative: the larger such float is the smaller integer.
+template <int kRegisters>
+GPU_FN int min_as_integers(const float (&s)[kRegisters], int h) {
+  int least = __builtin_bit_cast(int, s[2 * h]);
+#pragma unroll
+  for (int i = 1; i < kRegisters / 2; ++i) {
+    least = smaller(least, __builtin_bit_cast(int, s[i / 2 * 4 + 2 * h + i % 2]));
+  }
+  return least;
+}
+
+/// m takes in a tile's raw scores; `rescale` is what older sums, O and l, must be multiplied with.
+/// A NaN score may or may not make m NaN: its weight is NaN, hence l and O.
+template <bool kIntegers, int kRegisters>
+GPU_FN void grow_max(const float (&s)[kRegisters], Rows& rows, float (&rescale)[2]) {
+  if constexpr (!kIntegers) {
+    float max[2] = {rows.max[0], rows.max[1]};
+#pragma unroll
+    for (int i = 0; i < kRegisters; ++i) max[i / 2 % 2] = gpu::max_nan(max[i / 2 % 2], s[i]);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      max[h] = attention::max_over_quad(max[h]);
+      rescale[h] = gpu::exp2_approx((rows.max[h] - attention::finite_max(max[h])) * rows.scale);
+      rows.max[h] = max[h];
+    }
+    return;
+  }
+  int top[2] = {max_as_integers(s, 0), max_as_integers(s, 1)};
+  // A wrong negative number is below a running maximum that is not negative.
+  const int both_negative = (top[0] & __builtin_bit_cast(int, rows.max[0])) |
+                            (top[1] & __builtin_bit_cast(int, rows.max[1]));
+  if (both_negative < 0) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (top[h] < 0) top[h] = min_as_integers(s, h);
+    }
+  }
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    max[h] = attention::max_over_quad(max[h]);
-    rescale[h] = gpu::exp2_approx((rows.max[h] - attention::finite_max(max[h])) * rows.scale);
-    rows.max[h] = max[h];
-    rows.sum[h] *= rescale[h];
+    const float tile_max = __builtin_bit_cast(float, top[h]);
+    const float max = gpu::max_nan(rows.max[h], attention::max_over_quad(tile_max));
+    rescale[h] = gpu::exp2_approx((rows.max[h] - attention::finite_max(max)) * rows.scale);
+    rows.max[h] = max;
   }
 }
 
-/// Raw scores become weights, l takes them in (kSum), and they are rounded to operands of P V, in
-/// the key order of producer.cuh: weights[b][h + 2 a] holds, of row g + 8 h, columns
-/// 32 b + 16 a + 2t + {0, 1, 8, 9}.
+/// What turns a row's raw scores into exponents of weights: score * scale + offset.
+GPU_FN float weight_offset(const Rows& rows, int h) {
+  return gpu::fma(-attention::finite_max(rows.max[h]), rows.scale, kLog2WeightScale);
+}
+
+/// Raw scores become weights in place. What uses them is apart, in add_weights() and pack(): one
+/// warp keeps the MUFU busy only while nothing waits for it.
+template <int kRegisters>
+GPU_FN void exponentiate(float (&s)[kRegisters], float scale, const float (&offset)[2]) {
+#pragma unroll
+  for (int i = 0; i < kRegisters; ++i) {
+    s[i] = gpu::exp2_approx(gpu::fma(s[i], scale, offset[i / 2 % 2]));
+  }
+}
+/// The same, each weight used at once: fewer registers.
 template <bool kSum, int kRegisters>
-GPU_FN void exponentiate(const float (&s)[kRegisters], Rows& rows,
-                         std::uint32_t (&weights)[kRegisters / 16][4]) {
-  const float offset[2] = {
-      gpu::fma(-attention::finite_max(rows.max[0]), rows.scale, kLog2WeightScale),
-      gpu::fma(-attention::finite_max(rows.max[1]), rows.scale, kLog2WeightScale)};
+GPU_FN void exponentiate_and_pack(const float (&s)[kRegisters], const float (&offset)[2],
+                                  Rows& rows, std::uint32_t (&weights)[kRegisters / 16][4]) {
 #pragma unroll
   for (int i = 0; i < kRegisters / 4; ++i) {
     const int h = i % 2;
@@ -72,6 +131,28 @@ GPU_FN void exponentiate(const float (&s)[kRegisters], Rows& rows,
     }
     weights[i / 4][i % 4] = static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[0], p[1])) |
                             static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[2], p[3])) << 16;
+  }
+}
+
+/// l takes in weights s[kFrom] to s[kTo - 1].
+template <int kFrom, int kTo, int kRegisters>
+GPU_FN void add_weights(const float (&s)[kRegisters], Rows& rows) {
+  float sum[2][2] = {{rows.sum[0], 0.0F}, {rows.sum[1], 0.0F}};
+#pragma unroll
+  for (int i = kFrom; i < kTo; ++i) sum[i / 2 % 2][i % 2] += s[i];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) rows.sum[h] = sum[h][0] + sum[h][1];
+}
+
+/// Rounds weights to operands of P V, in the key order of producer.cuh: weights[b][h + 2 a] holds,
+/// of row g + 8 h, columns 32 b + 16 a + 2t + {0, 1, 8, 9}.
+template <int kRegisters>
+GPU_FN void pack(const float (&s)[kRegisters], std::uint32_t (&weights)[kRegisters / 16][4]) {
+#pragma unroll
+  for (int i = 0; i < kRegisters / 4; ++i) {
+    const float* p = &s[i / 2 * 8 + 2 * (i % 2)];
+    weights[i / 4][i % 4] = static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[0], p[1])) |
+                            static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[4], p[5])) << 16;
   }
 }
 

@@ -72,6 +72,9 @@ Status check(const std::string& name, const Config& config, const Problem& p,
                        std::to_string(device.sm_version));
   }
   if (Status s = check_formats(name, p); !s.ok()) return s;
+  if (config.ones_column && p.lse != nullptr) {
+    return unsupported(name + " gives no LSE: its row sums are of rounded weights");
+  }
   const bool transposed = p.v.stride_dim != 1;
   if (Status s = check_map(name, "q", p.q, false); !s.ok()) return s;
   if (Status s = check_map(name, "k", p.k, false); !s.ok()) return s;

@@ -1,9 +1,10 @@
 // The kernel's arguments, and how its persistent blocks share the work.
 //
 // A work item is a tile of query rows of one (batch, head). Block b takes items b, 2 G - 1 - b,
-// 2 G + b, 4 G - 1 - b, ... of G blocks: there and back, so that the sums even out where items
-// shrink. Under the causal mask items run from the longest to the shortest, in passes of as many
-// heads as the L2 cache holds; each pass starts where the one before ended.
+// 2 G + b, 4 G - 1 - b, ... of G blocks: there and back, so that the sums even out where lengths
+// change steadily. Items come in passes of as many heads as the L2 cache holds. Under the causal
+// mask their lengths fall in the last pass, rise in the one before it, and so on: no jump between
+// passes would even out, and what is dealt last is short.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +33,12 @@ struct Params {
   int seq_q, seq_kv;
   int tiles_m;         ///< work items of a (batch, head)
   int items;           ///< in all
-  int heads_per_pass;  ///< (batch, head) pairs of one pass
+  int heads_per_pass;  ///< (batch, head) pairs of one pass; the last may have fewer
+  int passes;
   float softmax_scale_log2;
   bool causal;
   bool v_transposed;
   Dtype output;
-  const std::uint8_t* q_codes;  ///< for kernels that hold Q in registers
-  attention::Strides q_strides;
 };
 
 /// One work item.
@@ -77,7 +77,8 @@ GPU_FN Work locate(const Params& p, int item) {
   if (p.causal) {
     const int left = p.items / p.tiles_m - bh;
     const int heads = left < p.heads_per_pass ? left : p.heads_per_pass;
-    tile = p.tiles_m - 1 - in_pass / heads;
+    const bool falling = (p.passes - pass) % 2 != 0;
+    tile = falling ? p.tiles_m - 1 - in_pass / heads : in_pass / heads;
     bh += in_pass % heads;
   } else {
     tile = in_pass % p.tiles_m;

@@ -222,7 +222,8 @@ TEST_P(FamilyLimits, AreServedByOneSideAndDeclinedByTheOtherWithTheReason) {
       served += status.ok() ? 1 : 0;
       const bool other_head_dim =
           is_sm90 && status.message().starts_with(std::string(variant.name) + " serves head_dim ");
-      EXPECT_TRUE(status.ok() || other_head_dim) << status.message();
+      const bool no_lse = is_sm90 && status.message().find(" gives no LSE: ") != std::string::npos;
+      EXPECT_TRUE(status.ok() || other_head_dim || no_lse) << status.message();
     } else {
       EXPECT_EQ(status.code(), StatusCode::kUnsupported) << variant.name;
       const std::string who =
@@ -262,7 +263,7 @@ TEST(Supports, Sm90VariantsNameTheHeadDimsThatTheyServe) {
     if (variant.family != Family::kSm90) continue;
     const Status status = variant.supports(problem, host_executor());
     EXPECT_EQ(status.code(), StatusCode::kUnsupported) << variant.name;
-    EXPECT_TRUE(status.message().starts_with(std::string(variant.name) + " serves head_dim 64"))
+    EXPECT_TRUE(status.message().starts_with(std::string(variant.name) + " serves head_dim "))
         << status.message();
     EXPECT_TRUE(status.message().ends_with(", not 32")) << status.message();
   }
