@@ -120,6 +120,11 @@ void PrintTo(const BadProblem& bad, std::ostream* os) {
   *os << bad.name;
 }
 
+bool declines_head_dim(const Variant& variant, const Status& status) {
+  return variant.family == Family::kSm90 &&
+         status.message().starts_with(std::string(variant.name) + " serves head_dim ");
+}
+
 class BadProblems : public testing::TestWithParam<BadProblem> {};
 
 TEST_P(BadProblems, AreDeclinedWithTheReason) {
@@ -132,6 +137,7 @@ TEST_P(BadProblems, AreDeclinedWithTheReason) {
     const bool by_family = GetParam().code == StatusCode::kUnsupported;
     const std::string who =
         variant.family == Family::kStageC ? "stage_c " : std::string(variant.name) + " ";
+    if (by_family && declines_head_dim(variant, status)) continue;  // said first
     const std::string reason = (by_family ? who : "") + GetParam().reason;
     EXPECT_EQ(status.message().rfind(reason, 0), 0U) << status.message();
   }
@@ -228,6 +234,7 @@ TEST_P(FamilyLimits, AreServedByOneSideAndDeclinedByTheOtherWithTheReason) {
       EXPECT_EQ(status.code(), StatusCode::kUnsupported) << variant.name;
       const std::string who =
           variant.family == Family::kStageC ? "stage_c" : std::string(variant.name);
+      if (is_sm90 && declines_head_dim(variant, status)) continue;  // said first
       const std::string reason = who + " " + GetParam().reason;
       EXPECT_EQ(status.message().rfind(reason, 0), 0U) << status.message();
     }
