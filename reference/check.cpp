@@ -36,8 +36,10 @@ std::string CaseResult::failure() const {
   return "";
 }
 
-Status serves(const Variant& variant, const Shape& shape, Dtype dtype, const Device& device,
-              const CheckOptions& options) {
+namespace {
+
+Status serves_exactly(const Variant& variant, const Shape& shape, Dtype dtype, const Device& device,
+                      const CheckOptions& options) {
   // supports() looks at addresses, never behind them: regions that cannot overlap will do.
   constexpr std::uintptr_t kRegion = std::uintptr_t{1} << 44;
   const auto at = [](std::uintptr_t region) { return reinterpret_cast<void*>(region * kRegion); };
@@ -64,8 +66,25 @@ Status serves(const Variant& variant, const Shape& shape, Dtype dtype, const Dev
   return variant.supports(problem, device);
 }
 
+}  // namespace
+
+CheckOptions what_it_gives(const Variant& variant, const Shape& shape, Dtype dtype,
+                           const Device& device, CheckOptions options) {
+  if (!options.lse || serves_exactly(variant, shape, dtype, device, options).ok()) return options;
+  CheckOptions without = options;
+  without.lse = false;
+  return serves_exactly(variant, shape, dtype, device, without).ok() ? without : options;
+}
+
+Status serves(const Variant& variant, const Shape& shape, Dtype dtype, const Device& device,
+              const CheckOptions& options) {
+  return serves_exactly(variant, shape, dtype, device,
+                        what_it_gives(variant, shape, dtype, device, options));
+}
+
 Result<CaseResult> check(const Variant& variant, const CaseData& data, const Device& device,
-                         const Tolerances& tolerances, const CheckOptions& options) {
+                         const Tolerances& tolerances, const CheckOptions& asked) {
+  const CheckOptions options = what_it_gives(variant, data.shape, data.dtype, device, asked);
   auto harness = Harness::make(data, device, options);
   if (!harness.ok()) return harness.status();
   const Result<Plan> planned = plan((*harness)->problem(), device, &variant);

@@ -46,6 +46,11 @@ struct CaseResult {
 Result<CaseResult> check(const Variant& variant, const CaseData& data, const Device& device,
                          const Tolerances& tolerances, const CheckOptions& options = {});
 
+/// The options without an LSE where the variant serves the problem but gives none: its output is
+/// judged all the same. check(), serves() and run_variant() ask for what a variant gives.
+CheckOptions what_it_gives(const Variant& variant, const Shape& shape, Dtype dtype,
+                           const Device& device, CheckOptions options);
+
 /// Whether the variant would serve check()'s problem for this shape; if not, why. Computes nothing.
 Status serves(const Variant& variant, const Shape& shape, Dtype dtype, const Device& device,
               const CheckOptions& options = {});

@@ -222,7 +222,8 @@ void Harness::judge_memory(std::vector<GateResult>& gates) const {
 
 Result<RunOutput> run_variant(const Variant& variant, const CaseData& data, const Device& device,
                               const CheckOptions& options) {
-  auto harness = Harness::make(data, device, options);
+  auto harness =
+      Harness::make(data, device, what_it_gives(variant, data.shape, data.dtype, device, options));
   if (!harness.ok()) return harness.status();
   const Result<Plan> planned = plan((*harness)->problem(), device, &variant);
   if (!planned.ok()) return planned.status();

@@ -60,6 +60,7 @@ template <class T>
 std::vector<T> permuted(const std::vector<T>& from, const std::vector<std::int64_t>& order,
                         std::int64_t size) {
   std::vector<T> to(from.size());
+  if (from.empty()) return to;  // an LSE that a variant does not give
   for (std::size_t i = 0; i < order.size(); ++i) {
     std::copy_n(from.begin() + order[i] * size, size,
                 to.begin() + static_cast<std::int64_t>(i) * size);
@@ -296,9 +297,11 @@ TEST_P(Metamorphic, RowsWithoutKeysAreZero) {
   if (!ready_) return;
   CaseData data = codes_of(grouped_shape(1, 2, 2, 70, 20, Mask::kCausal), 40);
   const RunOutput output = run(data);
-  for (std::int64_t row = 0; row < static_cast<std::int64_t>(output.lse.size()); ++row) {
+  for (std::int64_t row = 0; row < static_cast<std::int64_t>(output.o.size()) / kDim; ++row) {
     if (row % 70 >= 50) continue;
-    EXPECT_EQ(output.lse[static_cast<std::size_t>(row)], -std::numeric_limits<float>::infinity());
+    if (!output.lse.empty()) {
+      EXPECT_EQ(output.lse[static_cast<std::size_t>(row)], -std::numeric_limits<float>::infinity());
+    }
     for (std::int64_t d = 0; d < kDim; ++d) {
       ASSERT_EQ(output.o[static_cast<std::size_t>(row * kDim + d)], 0) << row;
     }

@@ -120,6 +120,11 @@ void PrintTo(const BadProblem& bad, std::ostream* os) {
   *os << bad.name;
 }
 
+bool declines_head_dim(const Variant& variant, const Status& status) {
+  return variant.family == Family::kSm90 &&
+         status.message().starts_with(std::string(variant.name) + " serves head_dim ");
+}
+
 class BadProblems : public testing::TestWithParam<BadProblem> {};
 
 TEST_P(BadProblems, AreDeclinedWithTheReason) {
@@ -132,6 +137,7 @@ TEST_P(BadProblems, AreDeclinedWithTheReason) {
     const bool by_family = GetParam().code == StatusCode::kUnsupported;
     const std::string who =
         variant.family == Family::kStageC ? "stage_c " : std::string(variant.name) + " ";
+    if (by_family && declines_head_dim(variant, status)) continue;  // said first
     const std::string reason = (by_family ? who : "") + GetParam().reason;
     EXPECT_EQ(status.message().rfind(reason, 0), 0U) << status.message();
   }
@@ -222,11 +228,13 @@ TEST_P(FamilyLimits, AreServedByOneSideAndDeclinedByTheOtherWithTheReason) {
       served += status.ok() ? 1 : 0;
       const bool other_head_dim =
           is_sm90 && status.message().starts_with(std::string(variant.name) + " serves head_dim ");
-      EXPECT_TRUE(status.ok() || other_head_dim) << status.message();
+      const bool no_lse = is_sm90 && status.message().find(" gives no LSE: ") != std::string::npos;
+      EXPECT_TRUE(status.ok() || other_head_dim || no_lse) << status.message();
     } else {
       EXPECT_EQ(status.code(), StatusCode::kUnsupported) << variant.name;
       const std::string who =
           variant.family == Family::kStageC ? "stage_c" : std::string(variant.name);
+      if (is_sm90 && declines_head_dim(variant, status)) continue;  // said first
       const std::string reason = who + " " + GetParam().reason;
       EXPECT_EQ(status.message().rfind(reason, 0), 0U) << status.message();
     }
@@ -262,7 +270,7 @@ TEST(Supports, Sm90VariantsNameTheHeadDimsThatTheyServe) {
     if (variant.family != Family::kSm90) continue;
     const Status status = variant.supports(problem, host_executor());
     EXPECT_EQ(status.code(), StatusCode::kUnsupported) << variant.name;
-    EXPECT_TRUE(status.message().starts_with(std::string(variant.name) + " serves head_dim 64"))
+    EXPECT_TRUE(status.message().starts_with(std::string(variant.name) + " serves head_dim "))
         << status.message();
     EXPECT_TRUE(status.message().ends_with(", not 32")) << status.message();
   }
