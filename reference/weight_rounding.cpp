@@ -26,7 +26,7 @@ PerMaximum factors(float local, float max) {
 
 /// Floats of a vector register with AVX; two registers without it.
 constexpr std::size_t kLanes = 8;
-typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
+using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
 constexpr std::size_t kVectors = 4;
 constexpr std::size_t kBlock = kVectors * kLanes;  ///< dims whose sums stay in registers
 

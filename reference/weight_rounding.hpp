@@ -8,18 +8,19 @@
 // anywhere the errors average out, whatever m is. Weights that agree to within one step of E4M3, a
 // tenth of an octave, are all off by the same: a long tail is then lost, or gained, up to 1/17 of
 // its mass, in one right kernel, while it is met exactly by another. So no single m tells what a
-// right kernel may do. Half's steps are 128 times finer: scores that agree so well are equal, and
-// equal scores have f = 0.
+// right kernel may do. (P in half is off by 2^-11 at most, which is what O's own rounding is off by
+// at most; that is left to the budgets' multiples.)
 //
 // Which m: the products of one FP8 multiply, 32 keys deep, are summed in one accumulator, so their
 // weights have one m; it is one of the scores and as large as each of the 32; nor is it larger
-// than the row's largest. Between the two, all that matters is m's fraction in units of ln 2: it
-// goes through kReferenceMaxima equal parts of an octave below the row's maximum, or stops at the
-// largest of the 32. So weights that are equal to their maximum stay exact, as in a kernel.
+// than the row's largest. Between the two, what matters is m's fraction in units of ln 2, and for
+// E4M3's subnormals how large it is, which costs most at the top. So m goes through
+// kReferenceMaxima equal parts of the octave below the row's maximum, or stops at the largest of
+// the 32: weights that are equal to their maximum stay exact, as in a kernel.
 //
 // How many: for weights that agree, of whatever f, the largest error that n parts find is short of
 // 1/17 by a factor of 3.2 (n = 4), 2.0 (8), 1.7 (12), 1.36 (16). A head's rows may all agree, and a
-// large head may exceed its budget 1.5 times: 16 parts, and no fewer, cover it. In rms over the
+// large head may exceed its budget 1.5 times: 16 parts cover it, 14 (1.58) do not. In rms over the
 // parts, 1/17 is at most 2.35 times what 16 find; a row may exceed its budget 6 times.
 #pragma once
 

@@ -4,13 +4,10 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "reference/budget.hpp"
-#include "reference/case.hpp"
 #include "reference/fp8.hpp"
-#include "reference/half.hpp"
 #include "reference/weight_rounding.hpp"
 
 namespace fp8_sdpa::reference {
@@ -50,7 +47,7 @@ RoundingSquares squares_of_tail(float below) {
 
 // What the number of maxima is derived from: no weights that agree are met exactly by all of them.
 TEST(WeightRounding, EqualWeightsAreFoundWithinTheMultiples) {
-  constexpr int kSteps = 1000;
+  constexpr int kSteps = 500;
   constexpr float kAbove = 2.0F;
   for (int i = 0; i < kSteps; ++i) {
     const RoundingSquares squares =
@@ -72,61 +69,6 @@ TEST(WeightRounding, WeightsEqualToTheirMaximumStayExact) {
   const std::vector<float> scores(100, -3.25F);
   const std::vector<float> v(scores.size() * kDim, 1.0F);
   for (const double square : weight_rounding(scores, -3.25F, v, kDim)) EXPECT_EQ(square, 0.0);
-}
-
-/// A right kernel that rounds P relative to exp(-shift) of each row's largest weight.
-std::vector<float> kernel_of(const CaseData& data, double shift) {
-  const auto dim = static_cast<std::size_t>(data.shape.head_dim);
-  const auto keys = static_cast<std::size_t>(data.shape.seq_kv);
-  const auto rows = static_cast<std::size_t>(data.shape.heads_q * data.shape.seq_q);
-  const auto q = dequantise(data.q);
-  const auto k = dequantise(data.k);
-  const auto v = dequantise(data.v);
-  std::vector<float> o;
-  for (std::size_t row = 0; row < rows; ++row) {
-    const std::size_t head = row / static_cast<std::size_t>(data.shape.seq_q) * keys * dim;
-    std::vector<double> scores(keys);
-    for (std::size_t at = 0; at < keys * dim; ++at) {
-      scores[at / dim] += double{q[row * dim + at % dim]} * k[head + at] * data.softmax_scale;
-    }
-    const double max = *std::max_element(scores.begin(), scores.end());
-    std::vector<double> sums(dim);
-    double sum = 0.0;
-    for (std::size_t at = 0; at < keys * dim; ++at) {
-      const auto weight = static_cast<float>(256.0 * std::exp(scores[at / dim] - max + shift));
-      sums[at % dim] += double{round_to_e4m3(weight)} * v[head + at];
-      sum += at % dim == 0 ? weight : 0.0;
-    }
-    for (const double x : sums) {
-      o.push_back(decode_16(encode_16(static_cast<float>(x / sum), Dtype::kHalf), Dtype::kHalf));
-    }
-  }
-  return o;
-}
-
-// The model's own error of one of these tails is as good as none, where a kernel that rounds
-// relative to another maximum is right as well.
-TEST(WeightRounding, AKernelMayRoundALongTailRelativeToAnyMaximum) {
-  Shape shape;
-  shape.name = "test";
-  shape.batch = 1;
-  shape.heads_q = shape.heads_kv = 2;
-  shape.seq_q = 24;
-  shape.seq_kv = 1024;
-  shape.head_dim = 64;
-  shape.inputs.family = "long_tail";
-  constexpr int kShifts = 12;
-  for (const std::uint64_t seed : {1, 2, 3, 4}) {
-    const auto data = make_case(shape, seed);
-    const auto budget = budget_of(*data, model_of(true, Dtype::kHalf));
-    for (int i = 0; i < kShifts; ++i) {
-      const std::vector<float> o = kernel_of(*data, i * std::log(2.0) / kShifts / 1.3);
-      for (const GateResult& gate : judge_budget(o, data->reference_kernel.o, shape, *budget)) {
-        EXPECT_TRUE(gate.pass) << "seed " << seed << ", shift " << i << ": " << gate.name << ": "
-                               << gate.detail;
-      }
-    }
-  }
 }
 
 }  // namespace
