@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <tuple>
 
@@ -93,6 +94,37 @@ struct Worst {
   }
 };
 
+/// Means over rows of what a model run leads to expect.
+class Expectation {
+ public:
+  void add(double expected, const RoundingSquares& rounding) {
+    // A row of NaN is judged by being NaN.
+    expected_ += std::isfinite(expected) ? expected : 0.0;
+    for (std::size_t i = 0; i < rounding.size(); ++i) {
+      rounding_[i] += std::isfinite(rounding[i]) ? rounding[i] : 0.0;
+    }
+    ++rows_;
+  }
+  void add(const Expectation& other) {
+    expected_ += other.expected_;
+    for (std::size_t i = 0; i < rounding_.size(); ++i) rounding_[i] += other.rounding_[i];
+    rows_ += other.rows_;
+  }
+  double of_row() const {
+    return std::max(expected_, std::accumulate(rounding_.begin(), rounding_.end(), 0.0) /
+                                   static_cast<double>(rounding_.size()));
+  }
+  double of_rows() const {
+    const double worst = *std::max_element(rounding_.begin(), rounding_.end());
+    return std::max(expected_, worst) / static_cast<double>(rows_);
+  }
+
+ private:
+  double expected_ = 0.0;
+  RoundingSquares rounding_{};
+  std::int64_t rows_ = 0;
+};
+
 Budget make_budget(const CaseData& data, const ModelOptions& options) {
   const AttentionSizes sizes = sizes_of(data.shape);
   const ModelRun run = run_model(data.q, data.k, data.v, sizes, data.softmax_scale, options);
@@ -100,26 +132,27 @@ Budget make_budget(const CaseData& data, const ModelOptions& options) {
   const std::int64_t heads = std::int64_t{sizes.batch} * sizes.heads_q;
   Budget budget;
   Squares tensor;
-  double tensor_expected = 0.0;
+  Expectation tensor_expected;
   for (std::int64_t head = 0; head < heads; ++head) {
     Squares in_head;
-    double head_expected = 0.0;
+    Expectation head_expected;
     for (std::int64_t row = head * sizes.seq_q; row < (head + 1) * sizes.seq_q; ++row) {
+      const auto place = static_cast<std::size_t>(row);
       const Squares squares =
           squares_of(&run.attention.o[static_cast<std::size_t>(row * dims)],
                      &data.reference_kernel.o[static_cast<std::size_t>(row * dims)], dims);
-      double expected = run.expected_square[static_cast<std::size_t>(row)];
-      if (!std::isfinite(expected)) expected = 0.0;  // a row of NaN is judged by being NaN
-      budget.row.push_back(std::max(squares.mean_error(), expected));
+      Expectation expected;
+      expected.add(run.expected_square[place],
+                   run.rounding_squares.empty() ? RoundingSquares{} : run.rounding_squares[place]);
+      budget.row.push_back(std::max(squares.mean_error(), expected.of_row()));
       in_head.add(squares);
-      head_expected += expected;
+      head_expected.add(expected);
     }
-    head_expected /= static_cast<double>(sizes.seq_q);
-    budget.head.push_back(std::max(in_head.mean_error(), head_expected));
+    budget.head.push_back(std::max(in_head.mean_error(), head_expected.of_rows()));
     tensor.add(in_head);
-    tensor_expected += head_expected;
+    tensor_expected.add(head_expected);
   }
-  budget.tensor = std::max(tensor.mean_error(), tensor_expected / static_cast<double>(heads));
+  budget.tensor = std::max(tensor.mean_error(), tensor_expected.of_rows());
   return budget;
 }
 

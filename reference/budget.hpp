@@ -14,9 +14,15 @@ namespace fp8_sdpa::reference {
 struct CaseData;
 
 /// A budget of one case and one kind of kernel: mean square errors, before the multiple. Each is
-/// the larger of the model's own error against the oracle and of what its roundings' variances lead
-/// to expect (ModelRun::expected_square): the model may be lucky in a row, the variances know
-/// nothing of errors that add up.
+/// the largest of
+/// - the model's own error against the oracle,
+/// - what its roundings' variances lead to expect (ModelRun::expected_square): the model may be
+///   lucky in a row, the variances know nothing of errors that add up,
+/// - what rounding P to E4M3 does relative to other maxima than the model's
+///   (weight_rounding.hpp): where many weights agree, the model may be lucky in all of them. For a
+///   row the maximum is chance, so it is the mean over the maxima, which the row's multiple is made
+///   for. The rows of a head, or of the tensor, may all have the same luck, which a multiple for
+///   many draws does not cover, so it is that of the worst maximum.
 struct Budget {
   std::vector<double> row;   ///< (batch, heads_q, seq_q)
   std::vector<double> head;  ///< (batch, heads_q)

@@ -15,6 +15,7 @@
 // The errors of different keys are independent, so their variances add: sum_j of the above times
 // rms(v_j)^2. The sums over j run beside the online softmax, and are rescaled by its factor or the
 // square of it.
+// Errors of P that are not independent, as those of equal weights, are in weight_rounding.hpp.
 // What E4M3 weights are multiplied by is taken for FP8 tensor cores, whatever the model's own
 // accumulator: a right kernel may use them.
 #include "reference/model.hpp"
@@ -24,6 +25,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <span>
 
 #include "reference/fp8.hpp"
 #include "reference/half.hpp"
@@ -133,6 +135,15 @@ struct Row {
   double weight_variance = 0.0;  ///< sum of (error of p_j)^2 rms(v_j)^2, unnormalised
   double score_variance = 0.0;
   double magnitude = 0.0;  ///< sum of p_j rms(v_j), unnormalised
+  std::vector<float> scores;
+};
+
+/// Where the results of one row go. `rounding` is empty unless P is E4M3.
+struct RowOutput {
+  float* o;
+  float* lse;
+  double* expected;
+  std::span<RoundingSquares> rounding;
 };
 
 class RowModel {
@@ -140,8 +151,8 @@ class RowModel {
   RowModel(const Head& head, const AttentionSizes& sizes, const ModelOptions& options, float factor)
       : head_(head), sizes_(sizes), options_(options), rounding_(options), factor_(factor) {}
 
-  /// Runs over the keys [0, keys) and writes a row of O; returns the row's state.
-  Row run(const float* q, std::int64_t keys, float* o, float* lse, double* expected) const {
+  /// Runs over the keys [0, keys) and writes the row's results.
+  void run(const float* q, std::int64_t keys, const RowOutput& out) const {
     const auto dim = static_cast<std::size_t>(sizes_.head_dim);
     Row row;
     row.o.assign(dim, 0.0F);
@@ -152,9 +163,9 @@ class RowModel {
       std::array<float, kTile> x{};
       score(q, first, count, x);
       weigh(first, count, q_square, x, row);
+      row.scores.insert(row.scores.end(), x.begin(), x.begin() + count);
     }
-    finish(row, keys, o, lse, expected);
-    return row;
+    finish(row, keys, out);
   }
 
  private:
@@ -236,28 +247,33 @@ class RowModel {
     }
   }
 
-  void finish(const Row& row, std::int64_t keys, float* o, float* lse, double* expected) const {
+  void finish(const Row& row, std::int64_t keys, const RowOutput& out) const {
     const auto dim = static_cast<std::size_t>(sizes_.head_dim);
     if (keys == 0) {
-      std::fill_n(o, dim, 0.0F);
-      *lse = -kInfinity;
-      *expected = 0.0;
+      std::fill_n(out.o, dim, 0.0F);
+      *out.lse = -kInfinity;
+      *out.expected = 0.0;
       return;
     }
     const auto sum = static_cast<float>(row.sum);
     const float scale = head_.v_descale / (sum * rounding_.weight_factor);
     double square = 0.0;
     for (std::size_t d = 0; d < dim; ++d) {
-      o[d] = decode_16(encode_16(row.o[d] * scale, options_.output), options_.output);
-      square += static_cast<double>(o[d]) * o[d] / static_cast<double>(dim);
+      const float value = decode_16(encode_16(row.o[d] * scale, options_.output), options_.output);
+      out.o[d] = value;
+      square += static_cast<double>(value) * value / static_cast<double>(dim);
     }
-    *lse = row.max + std::log(sum);
+    *out.lse = row.max + std::log(sum);
     const double v_scale = static_cast<double>(head_.v_descale) / row.sum;
     const double output = rounding_.output_u * rounding_.output_u * square +
                           rounding_.output_floor * rounding_.output_floor;
     const double bias = rounding_.sum_u * row.magnitude;
-    *expected =
+    *out.expected =
         (row.weight_variance + row.score_variance + bias * bias) * v_scale * v_scale + output / 3.0;
+    for (RoundingSquares& squares : out.rounding) {
+      squares = weight_rounding(row.scores, row.max, head_.v, sizes_.head_dim);
+      for (double& value : squares) value *= v_scale * v_scale;
+    }
   }
 
   const Head& head_;
@@ -280,6 +296,8 @@ ModelRun run_model(const QuantisedTensor& q, const QuantisedTensor& k, const Qua
   run.attention.o.resize(rows * dim);
   run.attention.lse.resize(rows);
   run.expected_square.resize(rows);
+  const bool fp8_p = options.weights == Weights::kE4M3;
+  run.rounding_squares.resize(fp8_p ? rows : 0);
   for (std::int64_t kv = 0; kv < std::int64_t{sizes.batch} * sizes.heads_kv; ++kv) {
     const Head head = decode_head(k, v, kv, sizes);
     parallel_for(group * sizes.seq_q, [&](std::int64_t task) {
@@ -291,8 +309,10 @@ ModelRun run_model(const QuantisedTensor& q, const QuantisedTensor& k, const Qua
       const float factor =
           q.descales[static_cast<std::size_t>(q_head)] * head.k_descale * softmax_scale;
       RowModel(head, sizes, options, factor)
-          .run(query.data(), visible_keys(sizes, row), &run.attention.o[place * dim],
-               &run.attention.lse[place], &run.expected_square[place]);
+          .run(query.data(), visible_keys(sizes, row),
+               {&run.attention.o[place * dim], &run.attention.lse[place],
+                &run.expected_square[place],
+                std::span(run.rounding_squares).subspan(fp8_p ? place : 0, fp8_p ? 1 : 0)});
     });
   }
   return run;

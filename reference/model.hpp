@@ -8,6 +8,7 @@
 #include "fp8_sdpa/problem.hpp"
 #include "reference/oracle.hpp"
 #include "reference/quantise.hpp"
+#include "reference/weight_rounding.hpp"
 
 namespace fp8_sdpa::reference {
 
@@ -42,6 +43,9 @@ struct ModelRun {
   /// (batch, heads_q, seq_q): the expected mean square error of an element of that row of O, from
   /// the roundings' variances. Derived in model.cpp.
   std::vector<double> expected_square;
+  /// (batch, heads_q, seq_q): the mean square error of an element of that row of O that rounding P
+  /// makes, for several maxima that P may be relative to; empty unless P is E4M3.
+  std::vector<RoundingSquares> rounding_squares;
 };
 
 /// Runs the model on codes. q is (batch, heads_q, seq_q, head_dim), k and v are (batch, heads_kv,
