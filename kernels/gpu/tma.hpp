@@ -64,8 +64,10 @@ GPU_FN void tma_load_4d(void* shared, const TensorMap& map, MBarrier& barrier, i
 }
 
 /// cp.async.bulk.tensor.2d.global.shared::cta.bulk_group (PTX ISA, "cp.async.bulk.tensor"; sm_90):
-/// stores the box to (x, y), but for what lies outside the tensor. Reads shared memory through the
-/// async proxy: fence_proxy_async comes between ordinary stores and this.
+/// stores the box to (x, y), but for what lies past the tensor's ends. Reads shared memory through
+/// the async proxy: fence_proxy_async comes between ordinary stores and this. No coordinate is
+/// negative: measured on an H200, which takes such a store (not such a load) for an illegal
+/// instruction.
 GPU_FN void tma_store_2d(const TensorMap& map, const void* shared, int x, int y,
                          [[maybe_unused]] Loc loc = GPU_LOC) {
 #if GPU_ON_DEVICE

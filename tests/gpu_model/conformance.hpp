@@ -118,8 +118,15 @@ struct TmaConfig {
   int element_bytes;
   int sizes[4];
   int box[4];
-  int at[4];
+  int at[4];          ///< of a load
   int swizzle_bytes;  ///< 0: none; else also the bytes of a row of the box
+
+  /// The same for stores, which may not begin before the tensor.
+  constexpr TmaConfig for_stores() const {
+    TmaConfig config = *this;
+    for (int& x : config.at) x = x < 0 ? 0 : x;
+    return config;
+  }
 };
 inline constexpr TmaConfig kTmaConfigs[] = {
     {2, 1, {64, 40, 1, 1}, {64, 16, 1, 1}, {0, 8, 0, 0}, 0},

@@ -84,7 +84,7 @@ Case tma_store_case() {
   const auto in = random_bytes(kTmaBoxSlot);
   std::vector<std::uint8_t> expected(static_cast<std::size_t>(kTmaCount) * kTmaTensorSlot, 0xff);
   for (int i = 0; i < kTmaCount; ++i) {
-    for_each_byte(kTmaConfigs[i], [&](int box, int tensor) {
+    for_each_byte(kTmaConfigs[i].for_stores(), [&](int box, int tensor) {
       if (tensor < 0) return;
       const int byte = in[place(kTmaConfigs[i], box)] + i;
       expected[i * kTmaTensorSlot + tensor] = static_cast<std::uint8_t>(byte);

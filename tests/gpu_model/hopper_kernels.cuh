@@ -124,7 +124,7 @@ struct TmaStore : KernelBase<kTmaThreads, TmaShared> {
 
   template <int kConfig>
   GPU_FN static void store(const Params& p, Shared& sm) {
-    constexpr TmaConfig kC = kTmaConfigs[kConfig];
+    constexpr TmaConfig kC = kTmaConfigs[kConfig].for_stores();
     const auto* in = static_cast<const unsigned char*>(p.buffers.in);
     for (int i = gpu::thread_idx(); i < kTmaBoxSlot; i += kTmaThreads) {
       sm.box[i] = static_cast<unsigned char>(in[i] + kConfig);

@@ -289,6 +289,14 @@ GPU_FN void store_a_box(const gpu::TensorMap& map, Tiles& sm) {
   gpu::tma_store_2d(map, sm.at[0], 0, 0);
 }
 
+TEST(TmaStore, RefusesToBeginBeforeTheTensor) {
+  expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
+                        if (gpu::lane_idx() != 0) return;
+                        gpu::tma_store_2d(map, sm.at[0], 0, -1);
+                      }),
+                      {"tma_store_2d", "coordinate 1 of a store is negative: -1"});
+}
+
 TEST(TmaStore, SeesExitsBeforeReads) {
   expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
                         if (gpu::lane_idx() != 0) return;

@@ -161,6 +161,14 @@ void tma_load(const TmaBox& box, MBarrier& barrier, const char* name, Location l
 void tma_store(const TmaBox& box, const char* name, Location loc) {
   Fiber& me = current_fiber();
   me.at = {.name = name, .loc = loc};
+  // A device takes such an instruction for an illegal one.
+  for (int d = 0; d < box.rank; ++d) {
+    if (box.at[d] < 0) {
+      fail(me, me.at,
+           "coordinate " + std::to_string(d) +
+               " of a store is negative: " + std::to_string(box.at[d]));
+    }
+  }
   me.stores.issue(me, transfer_of(me, box), __builtin_return_address(0));
   me.block.preempt(me);
 }
