@@ -64,6 +64,10 @@ struct TmaShared {
   gpu::MBarrier landed;
 };
 
+/// Made here, where the host evaluates it: device code may not call a host function.
+template <int kConfig>
+inline constexpr TmaConfig kTmaStoreConfig = kTmaConfigs[kConfig].for_stores();
+
 GPU_FN constexpr int tma_box_bytes(int config) {
   const TmaConfig& c = kTmaConfigs[config];
   return c.element_bytes * c.box[0] * c.box[1] * c.box[2] * c.box[3];
@@ -124,7 +128,7 @@ struct TmaStore : KernelBase<kTmaThreads, TmaShared> {
 
   template <int kConfig>
   GPU_FN static void store(const Params& p, Shared& sm) {
-    constexpr TmaConfig kC = kTmaConfigs[kConfig].for_stores();
+    constexpr TmaConfig kC = kTmaStoreConfig<kConfig>;
     const auto* in = static_cast<const unsigned char*>(p.buffers.in);
     for (int i = gpu::thread_idx(); i < kTmaBoxSlot; i += kTmaThreads) {
       sm.box[i] = static_cast<unsigned char>(in[i] + kConfig);
