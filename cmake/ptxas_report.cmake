@@ -11,11 +11,17 @@ include_guard(GLOBAL)
 
 set(SDPA_PTXAS_REPORT ${PROJECT_BINARY_DIR}/ptxas_report.json)
 
+add_library(ptxas_report_reader STATIC EXCLUDE_FROM_ALL
+            ${PROJECT_SOURCE_DIR}/cmake/tools/ptxas_report.cpp)
+target_compile_features(ptxas_report_reader PUBLIC cxx_std_20)
+target_include_directories(ptxas_report_reader PUBLIC ${PROJECT_SOURCE_DIR})
+target_compile_options(ptxas_report_reader PRIVATE ${SDPA_QUICK_FLAGS})
+sdpa_warnings(ptxas_report_reader)
+sdpa_sanitize(ptxas_report_reader)
+
 if(SDPA_HAS_DEVICE)
-  add_executable(ptxas_report ${PROJECT_SOURCE_DIR}/cmake/tools/ptxas_report_main.cpp
-                              ${PROJECT_SOURCE_DIR}/cmake/tools/ptxas_report.cpp)
-  target_compile_features(ptxas_report PRIVATE cxx_std_20)
-  target_include_directories(ptxas_report PRIVATE ${PROJECT_SOURCE_DIR})
+  add_executable(ptxas_report ${PROJECT_SOURCE_DIR}/cmake/tools/ptxas_report_main.cpp)
+  target_link_libraries(ptxas_report PRIVATE ptxas_report_reader)
   sdpa_warnings(ptxas_report)
 endif()
 

@@ -50,8 +50,9 @@ if(EXISTS ${SDPA_GATES})
         elseif(test MATCHES "Metamorphic\\.|Families\\.(EveryFamily|Sixteen|ALongTail|Equal|OneHot)")
           # They ask about values. Sanitizers look at accesses, which the lengths decide.
           continue()
-        elseif(SDPA_GATES_SANITIZER STREQUAL "thread" AND test MATCHES "Families\\.|Hostile|Nothing")
-          # Nor do lengths decide who waits for whom.
+        elseif(SDPA_GATES_SANITIZER STREQUAL "thread"
+               AND test MATCHES "Families\\.|Hostile|Nothing|EveryLength|MoreKeys|BothFormats")
+          # Nor do lengths and formats decide who waits for whom.
           continue()
         elseif(test MATCHES "[/_]((stage_c|sm[0-9]+)[A-Za-z0-9_]*)$")
           set(group gate/${CMAKE_MATCH_1})
