@@ -3,10 +3,12 @@
 //   forward/<variant>/<shape>         CUDA events around each launch, L2 warm
 //   forward/<variant>/<shape>/cold    the same, L2 flushed before each launch
 //   forward/<variant>/<shape>/graph   per launch of a CUDA graph
+//   forward/auto/<cell>               forward()'s own choice of variant, events and graph
 //   host_executor/<variant>/<shape>   with --host_executor: the harness's own speed
-// Every one of them judges its variant first; see gated_cases.hpp.
+// Every one of them judges its variant first; see gated_cases.hpp and cells.hpp.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "benchmarks/build_info.hpp"
+#include "benchmarks/cells.hpp"
 #include "benchmarks/command_line.hpp"
 #include "benchmarks/device_choice.hpp"
 #include "benchmarks/device_info.hpp"
@@ -43,10 +46,12 @@ int refuse(const std::string& message) {
 struct Suite {
   reference::Config config;
   GatedCases cases;
-  Suite(const reference::Config& c, const Device& device) : config(c), cases(c, device) {}
+  GatedCells cells;
+  Suite(const reference::Config& c, const Device& device)
+      : config(c), cases(c, device), cells(c, device) {}
 
   bool failed() const { return cases.any_failed() || failed_later; }
-  bool failed_later = false;  ///< after the gates: a launch error, or an output that changed
+  bool failed_later = false;  ///< a cell's gate; a launch error; an output that changed
 };
 
 void skip(benchmark::State& state, Suite& suite, const Status& status) {
@@ -66,30 +71,57 @@ void set_counters(benchmark::State& state, const std::vector<double>& samples_us
   if (method == Method::kGraphWarm) state.counters["graph_us"] = summary.p50;
 }
 
+/// Warms up, and times each launch of the benchmark's iterations. No samples: it was skipped.
+std::vector<double> time_iterations(benchmark::State& state, Suite& suite, const Plan& plan,
+                                    Method method) {
+  std::vector<double> samples_us;
+  auto timer = LaunchTimer::make(plan, method);
+  Status status = timer.ok() ? timer->warm_up(suite.config.timing.warmup_iters) : timer.status();
+  if (!status.ok()) {
+    skip(state, suite, status);
+    return {};
+  }
+  for (auto _ : state) {
+    const auto sample = timer->sample_us();
+    if (!sample.ok()) {
+      skip(state, suite, sample.status());
+      return {};
+    }
+    samples_us.push_back(*sample);
+    state.SetIterationTime(*sample / kMicroseconds);
+  }
+  return samples_us;
+}
+
 /// One repetition: judge, warm up, time each launch, and look at the output again.
 void time_forward(benchmark::State& state, Suite& suite, const Variant& variant, const Shape& shape,
                   Method method) {
   const auto launch = suite.cases.launch(variant, shape);
   if (!launch.ok()) return skip(state, suite, launch.status());
   if (Status s = launch->check_fresh_run(); !s.ok()) return skip(state, suite, s);
-  auto timer = LaunchTimer::make(launch->plan, method);
-  if (!timer.ok()) return skip(state, suite, timer.status());
-  if (Status s = timer->warm_up(suite.config.timing.warmup_iters); !s.ok()) {
-    return skip(state, suite, s);
-  }
-  std::vector<double> samples_us;
-  for (auto _ : state) {
-    const auto sample = timer->sample_us();
-    if (!sample.ok()) {
-      skip(state, suite, sample.status());
-      break;
-    }
-    samples_us.push_back(*sample);
-    state.SetIterationTime(*sample / kMicroseconds);
-  }
+  const std::vector<double> samples_us = time_iterations(state, suite, launch->plan, method);
   if (samples_us.empty()) return;
   if (Status s = launch->check_output(); !s.ok()) return skip(state, suite, s);
   set_counters(state, samples_us, shape, method);
+}
+
+/// The same for a cell, with the library's choice of variant as the label: single launches between
+/// events, then launches of a CUDA graph.
+void time_cell(benchmark::State& state, Suite& suite, const Shape& shape) {
+  const auto launch = suite.cells.launch(shape);
+  if (!launch.ok()) return skip(state, suite, launch.status());
+  state.SetLabel(std::string(launch->plan.variant().name));
+  if (Status s = launch->check_fresh_run(); !s.ok()) return skip(state, suite, s);
+  const std::vector<double> samples_us =
+      time_iterations(state, suite, launch->plan, Method::kEventsWarm);
+  if (samples_us.empty()) return;
+  const auto& timing = suite.config.timing;
+  const auto graph_us = time_launches(launch->plan, Method::kGraphWarm, timing.warmup_iters,
+                                      std::max(1, timing.timed_iters / kGraphLaunches));
+  if (!graph_us.ok()) return skip(state, suite, graph_us.status());
+  if (Status s = launch->check_output(); !s.ok()) return skip(state, suite, s);
+  set_counters(state, samples_us, shape, Method::kEventsWarm);
+  state.counters["graph_us"] = summarise(*graph_us).p50;
 }
 
 /// Wall time of the host executor: how fast the harness is, and nothing about a GPU.
@@ -138,6 +170,38 @@ void register_forward(Suite& suite, const Device& device) {
           ->Unit(benchmark::kMicrosecond);
     }
   });
+}
+
+/// Calls `use` for each cell without and with the causal mask.
+template <class Use>
+void for_each_cell(const Use& use) {
+  for (const Cell& cell : cells()) {
+    for (const Mask mask : {Mask::kNone, Mask::kCausal}) use(shape_of(cell, mask));
+  }
+}
+
+std::string name_of_series(const Shape& cell) {
+  return "forward/auto/" + cell.name;
+}
+
+void register_cells(Suite& suite) {
+  for_each_cell([&suite](const Shape& shape) {
+    benchmark::RegisterBenchmark(
+        name_of_series(shape).c_str(),
+        [&suite, shape](benchmark::State& state) { time_cell(state, suite, shape); })
+        ->UseManualTime()
+        ->Iterations(suite.config.timing.timed_iters)
+        ->Unit(benchmark::kMicrosecond);
+  });
+}
+
+/// Without a GPU: what is not there to be timed.
+void say_what_is_left_out(const std::string& reason) {
+  std::fprintf(stderr, "performance needs a GPU (%s); --host_executor times the harness itself\n",
+               reason.c_str());
+  std::string left_out = "left out: forward/<variant>/<shape>";
+  for_each_cell([&](const Shape& shape) { left_out += ", " + name_of_series(shape); });
+  std::fprintf(stderr, "%s\n", left_out.c_str());
 }
 
 void register_host_executor(Suite& suite, const Device& device) {
@@ -247,11 +311,8 @@ int run_tool(int argc, char** argv) {
   const auto choice = choose_device("auto", current_device(), process_environment());
   if (!choice.ok()) return refuse(choice.status().message());
   const bool gpu = choice->device.backend == Backend::kDevice;
-  if (!gpu && !options->host_executor) {
-    std::fprintf(stderr, "performance needs a GPU (%s); --host_executor times the harness itself\n",
-                 choice->no_gpu_reason.c_str());
-    return kExitPass;
-  }
+  if (!gpu) say_what_is_left_out(choice->no_gpu_reason);
+  if (!gpu && !options->host_executor) return kExitPass;
   Suite on_device(*config, choice->device);
   Suite on_host(*config, host_executor());
   if (gpu) {
@@ -259,6 +320,7 @@ int run_tool(int argc, char** argv) {
     if (!info.ok()) return refuse(info.status().message());
     add_context(choice->device, &*info);
     register_forward(on_device, choice->device);
+    register_cells(on_device);
   } else {
     add_context(host_executor(), nullptr);
   }

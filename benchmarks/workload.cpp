@@ -44,7 +44,8 @@ Status Workload::upload_operand(const reference::QuantisedTensor& tensor, std::i
   return {};
 }
 
-Result<Workload> Workload::make(const reference::CaseData& data, const Device& device) {
+Result<Workload> Workload::make(const reference::CaseData& data, const Device& device,
+                                Dtype output_type) {
   const reference::Shape& shape = data.shape;
   Workload made;
   made.device_ = device;
@@ -62,7 +63,7 @@ Result<Workload> Workload::make(const reference::CaseData& data, const Device& d
   if (!output.ok()) return output.status();
   made.output_ = std::move(*output);
   problem.o =
-      contiguous(made.output_->data(), Dtype::kHalf, shape.heads_q, shape.seq_q, shape.head_dim);
+      contiguous(made.output_->data(), output_type, shape.heads_q, shape.seq_q, shape.head_dim);
   return made;
 }
 

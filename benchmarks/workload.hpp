@@ -13,11 +13,12 @@
 
 namespace fp8_sdpa::bench {
 
-/// The tensors of one case, (B,H,S,D) contiguous, with half output and without LSE.
+/// The tensors of one case, (B,H,S,D) contiguous, without LSE.
 class Workload {
  public:
-  /// Copies the case's codes and descales to the device.
-  static Result<Workload> make(const reference::CaseData& data, const Device& device);
+  /// Copies the case's codes and descales to the device; O is half or bf16.
+  static Result<Workload> make(const reference::CaseData& data, const Device& device,
+                               Dtype output = Dtype::kHalf);
 
   const Problem& problem() const { return problem_; }
   const Device& device() const { return device_; }

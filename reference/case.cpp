@@ -47,25 +47,27 @@ void finish_from_codes(CaseData& data) {
   data.budgets = make_budget_cache();
 }
 
-/// Quantises data.inputs and computes the references; the rest of `data` is filled in.
-std::shared_ptr<const CaseData> finish(CaseData data) {
+/// Quantises data.inputs; the rest of `data` is filled in.
+void quantise_inputs(CaseData& data) {
   const Shape& shape = data.shape;
   const std::int64_t q_heads = std::int64_t{shape.batch} * shape.heads_q;
   const std::int64_t kv_heads = std::int64_t{shape.batch} * shape.heads_kv;
   data.q = quantise(data.inputs.q, q_heads, shape.seq_q * shape.head_dim, data.dtype);
   data.k = quantise(data.inputs.k, kv_heads, shape.seq_kv * shape.head_dim, data.dtype);
   data.v = quantise(data.inputs.v, kv_heads, shape.seq_kv * shape.head_dim, data.dtype);
-  const AttentionSizes sizes = sizes_of(shape);
-  data.reference_quantised = attention_fp64(
-      saturate_infinities(data.inputs.q, data.q), saturate_infinities(data.inputs.k, data.k),
-      saturate_infinities(data.inputs.v, data.v), sizes, data.softmax_scale);
-  finish_from_codes(data);
-  return std::make_shared<const CaseData>(std::move(data));
 }
 
 }  // namespace
 
-std::shared_ptr<const CaseData> make_case(const Shape& shape, std::uint64_t seed, Dtype dtype) {
+std::shared_ptr<const CaseData> with_references(CaseData data) {
+  data.reference_quantised = attention_fp64(
+      saturate_infinities(data.inputs.q, data.q), saturate_infinities(data.inputs.k, data.k),
+      saturate_infinities(data.inputs.v, data.v), sizes_of(data.shape), data.softmax_scale);
+  finish_from_codes(data);
+  return std::make_shared<const CaseData>(std::move(data));
+}
+
+CaseData draw_case(const Shape& shape, std::uint64_t seed, Dtype dtype) {
   CaseData data;
   data.shape = shape;
   data.seed = seed;
@@ -74,7 +76,12 @@ std::shared_ptr<const CaseData> make_case(const Shape& shape, std::uint64_t seed
   Result<Inputs> inputs = draw_inputs(shape, seed);
   if (!inputs.ok()) throw std::invalid_argument(inputs.status().message());
   data.inputs = std::move(*inputs);
-  return finish(std::move(data));
+  quantise_inputs(data);
+  return data;
+}
+
+std::shared_ptr<const CaseData> make_case(const Shape& shape, std::uint64_t seed, Dtype dtype) {
+  return with_references(draw_case(shape, seed, dtype));
 }
 
 std::shared_ptr<const CaseData> from_codes(CaseData data) {
@@ -101,7 +108,8 @@ Result<std::shared_ptr<const CaseData>> make_case(Qkv tensors, const std::string
     data.drawn = false;
     data.softmax_scale = tensors.softmax_scale;
     data.inputs = std::move(tensors.inputs);
-    return finish(std::move(data));
+    quantise_inputs(data);
+    return with_references(std::move(data));
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kOutOfMemory,
                   name + ": not enough host memory for the references; use shorter tensors");

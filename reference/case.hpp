@@ -40,15 +40,20 @@ struct CaseData {
   }
 };
 
-/// Draws the inputs of (shape, seed), with softmax scale 1 / sqrt(head_dim), and computes the
-/// references. @pre load_config() accepted the shape, or sizes are positive and heads_kv divides
-/// heads_q. Throws std::invalid_argument for an input family that find_input_family() does not
-/// know, and std::bad_alloc.
+/// Draws and quantises the inputs of (shape, seed), with softmax scale 1 / sqrt(head_dim), and
+/// computes the references. @pre load_config() accepted the shape, or sizes are positive and
+/// heads_kv divides heads_q. Throws std::invalid_argument for an input family that
+/// find_input_family() does not know, and std::bad_alloc.
 std::shared_ptr<const CaseData> make_case(const Shape& shape, std::uint64_t seed,
                                           Dtype dtype = Dtype::kE4M3);
 
-/// The same from tensors that load_qkv() read. `name` becomes the shape's name. kOutOfMemory if
-/// they do not fit.
+/// The same without references, bounds and budgets, for cases too large for them.
+CaseData draw_case(const Shape& shape, std::uint64_t seed, Dtype dtype = Dtype::kE4M3);
+/// Computes what draw_case() leaves out, from `data`'s inputs, codes and descales.
+std::shared_ptr<const CaseData> with_references(CaseData data);
+
+/// The same as the first from tensors that load_qkv() read. `name` becomes the shape's name.
+/// kOutOfMemory if they do not fit.
 Result<std::shared_ptr<const CaseData>> make_case(Qkv tensors, const std::string& name, Mask mask,
                                                   Dtype dtype = Dtype::kE4M3);
 

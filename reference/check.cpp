@@ -9,9 +9,7 @@
 #include "reference/harness.hpp"
 
 namespace fp8_sdpa::reference {
-namespace {
 
-/// The "rerun_equal" gate: the number of elements whose bits differ.
 GateResult judge_rerun(const RunOutput& first, const RunOutput& second) {
   std::int64_t count = 0;
   std::size_t where = first.o.size();
@@ -26,8 +24,6 @@ GateResult judge_rerun(const RunOutput& first, const RunOutput& second) {
       "rerun_equal", count,
       "O's bits differ between two runs, first at element " + std::to_string(where) + " of O");
 }
-
-}  // namespace
 
 std::string CaseResult::failure() const {
   for (const GateResult& gate : gates) {
@@ -91,13 +87,26 @@ Result<CaseResult> check(const Variant& variant, const CaseData& data, const Dev
   if (!planned.ok()) return planned.status();
   const Result<RunOutput> output = (*harness)->run(*planned);
   if (!output.ok()) return output.status();
+  CaseResult result = judge_run(variant, data, *output, tolerances, options);
+  if (options.rerun) {
+    const Result<RunOutput> again = (*harness)->run(*planned);
+    if (!again.ok()) return again.status();
+    result.gates.push_back(judge_rerun(*output, *again));
+  }
+  (*harness)->judge_memory(result.gates);
+  result.pass = true;
+  for (const GateResult& gate : result.gates) result.pass = result.pass && gate.pass;
+  return result;
+}
 
+CaseResult judge_run(const Variant& variant, const CaseData& data, const RunOutput& output,
+                     const Tolerances& tolerances, const CheckOptions& options) {
   CaseResult result;
   result.shape = data.shape.name;
   result.seed = data.seed;
   result.variant = variant.name;
-  result.output = output->o;
-  result.log_sum_exp = output->lse;
+  result.output = output.o;
+  result.log_sum_exp = output.lse;
   std::vector<float> o(result.output.size());
   for (std::size_t i = 0; i < o.size(); ++i) o[i] = decode_16(result.output[i], options.output);
   result.quantised = compare(o, data.reference_quantised.o, data.shape, tolerances.bad_threshold);
@@ -113,17 +122,9 @@ Result<CaseResult> check(const Variant& variant, const CaseData& data, const Dev
     result.gates.push_back(std::move(gate));
   }
   if (options.lse) {
-    result.gates.push_back(judge_lse(
-        compare_lse(output->lse, data.reference_kernel.lse, data.shape), data.shape, context));
+    result.gates.push_back(judge_lse(compare_lse(output.lse, data.reference_kernel.lse, data.shape),
+                                     data.shape, context));
   }
-  if (options.rerun) {
-    const Result<RunOutput> again = (*harness)->run(*planned);
-    if (!again.ok()) return again.status();
-    result.gates.push_back(judge_rerun(*output, *again));
-  }
-  (*harness)->judge_memory(result.gates);
-  result.pass = true;
-  for (const GateResult& gate : result.gates) result.pass = result.pass && gate.pass;
   return result;
 }
 

@@ -100,6 +100,14 @@ struct RunOutput {
   bool operator==(const RunOutput& other) const;
 };
 
+/// The "rerun_equal" gate: the number of elements whose bits differ.
+GateResult judge_rerun(const RunOutput& first, const RunOutput& second);
+
+/// The gates of check() on what one run left behind; memory and a second run are not its business,
+/// and `pass` is not set.
+CaseResult judge_run(const Variant& variant, const CaseData& data, const RunOutput& output,
+                     const Tolerances& tolerances, const CheckOptions& options);
+
 /// The buffers of one case on one device, and the problem that points into them.
 class Harness {
  public:
