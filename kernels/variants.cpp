@@ -59,7 +59,8 @@ constexpr Resources sm90_resources() {
   const auto consider = [&most]<int kHeadDim>() {
     if constexpr (Tag::serves(kHeadDim)) {
       using K = sm90::Kernel<Tag, kHeadDim>;
-      const Resources one = resources_of<K>(K::T::kTileM, K::T::kTileN);
+      Resources one = resources_of<K>(K::T::kTileM, K::T::kTileN);
+      one.cluster_blocks = K::kClusterBlocks;
       if (one.shared_bytes > most.shared_bytes) most = one;
     }
   };

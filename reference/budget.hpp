@@ -23,6 +23,14 @@ struct CaseData;
 ///   row the maximum is chance, so it is the mean over the maxima, which the row's multiple is made
 ///   for. The rows of a head, or of the tensor, may all have the same luck, which a multiple for
 ///   many draws does not cover, so it is that of the worst maximum.
+///
+/// A kernel may take l from the tensor cores, as a column of ones beside V: a sum of rounded
+/// weights, cut to 13 fractional bits within a tile as the sums of O are. Its budget is the same. A
+/// rounding d of weight i then moves O by d (v_i - O) / l instead of d v_i / l: over a row, where
+/// every weight meets its value, the mean square of v - O is that of v less O^2, so that it errs
+/// less, unless the largest weights meet values far from O ("sink" and "needle" try that); and what
+/// cuts l low cuts O's numerator low. Weights that are all off by the same cancel. An LSE of such
+/// a sum is not allowed for: the "lse" gate knows sums of weights before rounding alone.
 struct Budget {
   std::vector<double> row;   ///< (batch, heads_q, seq_q)
   std::vector<double> head;  ///< (batch, heads_q)

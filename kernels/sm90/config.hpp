@@ -20,8 +20,10 @@ enum class Pipeline : std::uint8_t {
 struct Config {
   int row_groups = 2;  ///< consumer warpgroups on different query rows, 64 each
   int key_groups = 1;  ///< warpgroups that share rows and take every key_groups-th KV tile
-  int tile_n = 128;    ///< keys of a KV tile: a multiple of 32
-  int stages = 2;      ///< KV tiles in flight
+  /// Blocks of a cluster that share rows and take every cluster_blocks-th KV tile: 1 or 2.
+  int cluster_blocks = 1;
+  int tile_n = 128;  ///< keys of a KV tile: a multiple of 32
+  int stages = 2;    ///< KV tiles in flight
   Pipeline pipeline = Pipeline::kSerial;
   int pv_columns = 0;  ///< columns of O that P V does at once; 0: all
   /// Row groups take turns at exponentials: one warp a scheduler keeps the MUFU busy, and those
@@ -31,11 +33,15 @@ struct Config {
   int turn_tail = 8;
   bool integer_max = false;  ///< maxima of scores as integers, three at a time
   /// Row sums of P from the tensor cores: V has a column of ones. They are of rounded weights, as
-  /// O is: good for O, but an LSE from a few weights would be off by up to 2^-4.
+  /// O is: good for O, but an LSE from a few weights would be off by up to 2^-4. A tile's sum is
+  /// short (13 fractional bits), as O's are; tiles are added in fp32. reference/budget.hpp says
+  /// what that may do to O.
   bool ones_column = false;
   bool two_terms = false;  ///< P is the sum of two E4M3 terms; a warpgroup has one KV tile at most
 
   constexpr int consumers() const { return row_groups * key_groups; }
+  /// Parts that the KV tiles of a row are dealt to.
+  constexpr int sharers() const { return key_groups * cluster_blocks; }
   constexpr int tile_m() const { return row_groups * kWarpgroupRows; }
   constexpr int threads() const { return (1 + consumers()) * kWarpgroupThreads; }
 };
@@ -47,13 +53,14 @@ inline constexpr std::int64_t kMaxKeysOfTwoTerms = 128;
 
 /// Whether `seq_kv` keys are few for kernels of this shape.
 constexpr bool few_keys(const Config& config, std::int64_t seq_kv) {
-  return seq_kv <= kMaxKeysOfTwoTerms && seq_kv <= config.tile_n * config.key_groups;
+  return seq_kv <= kMaxKeysOfTwoTerms && seq_kv <= config.tile_n * config.sharers();
 }
 
 /// The same tiles and warpgroups for few keys: no pipeline, no turns, O itself accumulates.
 constexpr Config with_two_terms(const Config& config) {
   return {.row_groups = config.row_groups,
           .key_groups = config.key_groups,
+          .cluster_blocks = config.cluster_blocks,
           .tile_n = config.tile_n,
           .stages = config.stages,
           .two_terms = true};
@@ -82,7 +89,17 @@ struct sm90_serial {
   static constexpr bool serves(int head_dim) { return head_dim == 64 || head_dim == 256; }
   static constexpr Config config(int head_dim) {
     if (head_dim == 64) return {.row_groups = 4, .tile_n = 96, .stages = 4};
-    return {.row_groups = 2, .tile_n = 128, .stages = 2, .pv_columns = 128};
+    return {.row_groups = 2, .tile_n = 128, .stages = 2, .pv_columns = 128, .integer_max = true};
+  }
+};
+
+/// The same with the fewest instructions a score: row sums of rounded weights from the tensor cores
+/// (so no LSE), maxima as integers.
+struct sm90_serial_ones {
+  static constexpr const char* kName = "sm90_serial_ones";
+  static constexpr bool serves(int head_dim) { return head_dim == 64; }
+  static constexpr Config config(int /*head_dim*/) {
+    return {.row_groups = 4, .tile_n = 96, .stages = 4, .integer_max = true, .ones_column = true};
   }
 };
 
@@ -92,7 +109,12 @@ struct sm90_turns {
   static constexpr bool serves(int head_dim) { return head_dim == 64 || head_dim == 128; }
   static constexpr Config config(int head_dim) {
     if (head_dim == 64) return {.row_groups = 4, .tile_n = 64, .stages = 4, .exp_turns = true};
-    return {.row_groups = 3, .tile_n = 96, .stages = 2, .exp_turns = true, .integer_max = true};
+    return {.row_groups = 3,
+            .tile_n = 128,
+            .stages = 2,
+            .exp_turns = true,
+            .turn_tail = 32,
+            .integer_max = true};
   }
 };
 
@@ -124,6 +146,21 @@ struct sm90_split2 {
   static constexpr bool serves(int head_dim) { return head_dim == 64; }
   static constexpr Config config(int /*head_dim*/) {
     return {.row_groups = 2, .key_groups = 2, .tile_n = 96, .stages = 8};
+  }
+};
+
+/// Two blocks of a cluster to the same 256 rows, each with every other KV tile: the warpgroups of
+/// sm90_serial_ones, and twice as many blocks as there are tiles of rows.
+struct sm90_cluster {
+  static constexpr const char* kName = "sm90_cluster";
+  static constexpr bool serves(int head_dim) { return head_dim == 64; }
+  static constexpr Config config(int /*head_dim*/) {
+    return {.row_groups = 4,
+            .cluster_blocks = 2,
+            .tile_n = 96,
+            .stages = 4,
+            .integer_max = true,
+            .ones_column = true};
   }
 };
 

@@ -86,7 +86,7 @@ struct Consumer {
   }
   GPU_FN void next() {
     position += T::kKeyGroups;
-    tile -= T::kKeyGroups;
+    tile -= T::kSharers;
   }
 
   /// The place of this warpgroup in the item; tiles that none of its rows sees are passed over.
@@ -101,7 +101,7 @@ struct Consumer {
     rows.scale = scale < 0.0F ? -scale : scale;
     if (scale < 0.0F) unmasked = kNegated;
     position = tiles_before + key_group;
-    tile = work.tiles - 1 - key_group;
+    tile = work.last_tile - key_group;
     for (; tile * T::kTileN >= seen && tile >= 0; next()) {
       if constexpr (kConfig.exp_turns) take_turn();
       wait_keys(position);
@@ -300,7 +300,7 @@ struct Consumer {
       begin_softmax(s, tile, new_rescale);
       weigh(s);
       wait_values(position);
-      if (tile >= T::kKeyGroups) wait_keys(position + T::kKeyGroups);
+      if (tile >= T::kSharers) wait_keys(position + T::kKeyGroups);
       gpu::wgmma_wait<0>();
       add(fresh, rescale, 0, o);
       finish_outputs(weights, before, rescale, T::kPvColumns, o);

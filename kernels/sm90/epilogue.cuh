@@ -1,4 +1,5 @@
-// From a warpgroup's sums to memory: the merge of warpgroups that share rows, O = U / l, and LSE.
+// From a warpgroup's sums to memory: the merge of warpgroups, or blocks, that share rows, O = U /
+// l, and LSE.
 #pragma once
 
 #include "attention/output.hpp"
@@ -29,7 +30,7 @@ template <class T>
 struct Epilogue {
   using Outputs = typename Consumer<T>::Outputs;
   /// Accumulators that a warpgroup writes: those of some columns where several share its rows.
-  static constexpr int kShare = T::kOutputRegisters / T::kKeyGroups;
+  static constexpr int kShare = T::kOutputRegisters / T::kSharers;
   static_assert(kShare % 8 == 0);
 
   const Params& p;
@@ -48,6 +49,8 @@ struct Epilogue {
     float share[kShare];
     if constexpr (T::kKeyGroups > 1) {
       merge(rows, o, share);
+    } else if constexpr (T::kClusterBlocks > 1) {
+      merge_blocks(rows, o, share);
     } else {
 #pragma unroll
       for (int i = 0; i < kShare; ++i) share[i] = o[i];
@@ -55,9 +58,61 @@ struct Epilogue {
     RowResults results;
     finish_rows(rows, p.descale_v[work.batch * p.heads_kv + work.kv_head], results);
     store(work, results, share);
+    if constexpr (T::kClusterBlocks > 1) gpu::cluster_wait();
   }
 
  private:
+  /// Which of those that share the rows this is: each writes columns of its own.
+  GPU_FN int sharer() const {
+    if constexpr (T::kClusterBlocks > 1) {
+      return gpu::cluster_rank();
+    } else {
+      return key_group;
+    }
+  }
+  /// Two blocks exchange m, l and the columns of O that the other one writes; each then has its
+  /// columns of the whole. The caller waits for the cluster before it exits: till then the other
+  /// block may read here.
+  GPU_FN void merge_blocks(Rows& rows, const Outputs& o, float (&share)[kShare]) const {
+    const int thread = gpu::thread_idx() % kWarpgroupThreads;
+    const int rank = gpu::cluster_rank();
+    const bool first = rank == 0;
+    auto& parts = sm.partials;
+#pragma unroll
+    for (int i = 0; i < kShare; ++i) {
+      parts.o[row_group][i][thread] = first ? o[kShare + i] : o[i];
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      parts.max[row_group][h][thread] = rows.max[h];
+      parts.sum[row_group][h][thread] = rows.sum[h];
+    }
+    gpu::cluster_arrive();
+    gpu::cluster_wait();
+    const auto other = [&](const float& here) {
+      return gpu::load_cluster_float(gpu::cluster_address(&here, 1 - rank));
+    };
+    float own_weight[2];
+    float other_weight[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float other_max = other(parts.max[row_group][h][thread]);
+      const float max = gpu::max_nan(rows.max[h], other_max);
+      const float finite = attention::finite_max(max);
+      own_weight[h] = gpu::exp2_approx((rows.max[h] - finite) * rows.scale);
+      other_weight[h] = gpu::exp2_approx((other_max - finite) * rows.scale);
+      rows.max[h] = max;
+      rows.sum[h] = gpu::fma(other_weight[h], other(parts.sum[row_group][h][thread]),
+                             own_weight[h] * rows.sum[h]);
+    }
+#pragma unroll
+    for (int i = 0; i < kShare; ++i) {
+      const float own = first ? o[i] : o[kShare + i];
+      share[i] = gpu::fma(other_weight[i / 2 % 2], other(parts.o[row_group][i][thread]),
+                          own_weight[i / 2 % 2] * own);
+    }
+    gpu::cluster_arrive();
+  }
   /// Warpgroups that share rows exchange m, l and O; each then has its columns of the whole.
   GPU_FN void merge(Rows& rows, const Outputs& o, float (&share)[kShare]) const {
     const int thread = gpu::thread_idx() % kWarpgroupThreads;
@@ -110,7 +165,7 @@ struct Epilogue {
     const int lane = gpu::lane_idx();
     const int t = lane % 4;
     const bool odd = t % 2 != 0;
-    const int first_column = key_group * kShare * 2 + (odd ? 8 + 2 * (t - 1) : 2 * t);
+    const int first_column = sharer() * kShare * 2 + (odd ? 8 + 2 * (t - 1) : 2 * t);
     const int first_row =
         work.first_row + row_group * kWarpgroupRows + gpu::warp_idx() % 4 * 16 + lane / 4;
 #pragma unroll
@@ -138,7 +193,7 @@ struct Epilogue {
         const Four four = odd ? Four{{other, words[1]}} : Four{{words[0], other}};
         if (inside) *reinterpret_cast<Four*>(to + 8 * j) = four;
       }
-      if (inside && p.lse != nullptr && t == 0 && key_group == 0) {
+      if (inside && p.lse != nullptr && t == 0 && sharer() == 0) {
         const std::int64_t bh = static_cast<std::int64_t>(work.batch) * p.heads_q + work.head;
         p.lse[bh * p.seq_q + row] = results.lse[h];
       }

@@ -5,7 +5,8 @@
 // layout of P V (producer.cuh). The others consume: each has 64 query rows, S, P and O in
 // registers, and online softmax (consumer.cuh, softmax.cuh); it writes its own rows (epilogue.cuh).
 // Where warpgroups share rows (key_groups > 1), each takes every key_groups-th KV tile, and they
-// merge O, m and l through shared memory.
+// merge O, m and l through shared memory; where the blocks of a cluster share rows, through that of
+// both.
 //
 // Tiles and barriers: shared.cuh. Shapes and switches of the variants: config.hpp. Named barriers:
 //
@@ -13,6 +14,7 @@
 //   ---------------|---------------------------------------|------------------------------------
 //   0 (block)      | all                                   | once: the mbarriers are initialised
 //   1 + row group  | the warpgroups that share rows        | key_groups > 1: parts written, read
+//   of the cluster | all consumers of both blocks          | cluster_blocks > 1: the same
 #pragma once
 
 #include "sm90/epilogue.cuh"
@@ -28,6 +30,7 @@ struct Kernel {
   using Shared = sm90::Shared<T>;
   static constexpr int kThreads = T::kConfig.threads();
   static constexpr int kMinBlocks = 1;
+  static constexpr int kClusterBlocks = T::kClusterBlocks;
   static constexpr int kMinSmVersion = sm90::kMinSmVersion;
   static constexpr bool kOnlySm90a = true;
   static constexpr RegisterShares kRegisters = register_shares(T::kConsumers);
@@ -50,29 +53,38 @@ struct Kernel {
 
  private:
   GPU_FN static void initialise(const Params& p, Shared& sm) {
-    constexpr int kWarps = kWarpgroupWarps;
-    if (gpu::thread_idx() == 0) {
-      gpu::prefetch_tensor_map(p.q);
-      gpu::prefetch_tensor_map(p.k);
-      gpu::prefetch_tensor_map(p.v);
-      gpu::mbarrier_init(sm.query_full, 1);
-      gpu::mbarrier_init(sm.query_empty, kWarps * T::kConsumers);
-      for (int i = 0; i < T::kStages; ++i) {
-        gpu::mbarrier_init(sm.key_full[i], 1);
-        gpu::mbarrier_init(sm.key_empty[i], kWarps * T::kRowGroups);
-        gpu::mbarrier_init(sm.value_full[i], T::kTransposers);
-        gpu::mbarrier_init(sm.value_empty[i], kWarps * T::kRowGroups);
+    if (gpu::warp_idx() == 0) {
+      initialise_barriers(sm, gpu::lane_idx());
+      if (gpu::lane_idx() == 0) {
+        gpu::prefetch_tensor_map(p.q);
+        gpu::prefetch_tensor_map(p.k);
+        gpu::prefetch_tensor_map(p.v);
+        sm.zero = 0.0F;
       }
-      for (auto& barrier : sm.landing_full) gpu::mbarrier_init(barrier, 1);
-      for (auto& barrier : sm.landing_empty) gpu::mbarrier_init(barrier, T::kTransposers);
-      for (auto& group : sm.turn) {
-        for (auto& barrier : group) gpu::mbarrier_init(barrier, 1);
-      }
-      sm.zero = 0.0F;
       gpu::fence_mbarrier_init();
     }
     if constexpr (T::kConfig.ones_column) write_ones(sm);
     gpu::sync_block();
+  }
+
+  /// A lane of one warp has a stage's barriers: one thread would take as long as the first load.
+  GPU_FN static void initialise_barriers(Shared& sm, int lane) {
+    constexpr int kWarps = kWarpgroupWarps;
+    if (lane < T::kStages) {
+      gpu::mbarrier_init(sm.key_full[lane], 1);
+      gpu::mbarrier_init(sm.key_empty[lane], kWarps * T::kRowGroups);
+      gpu::mbarrier_init(sm.value_full[lane], T::kTransposers);
+      gpu::mbarrier_init(sm.value_empty[lane], kWarps * T::kRowGroups);
+    }
+    if (lane < Shared::kLandingsFull) gpu::mbarrier_init(sm.landing_full[lane], 1);
+    if (lane < Shared::kLandings) gpu::mbarrier_init(sm.landing_empty[lane], T::kTransposers);
+    if (lane < kWarps) {
+      for (auto& group : sm.turn) gpu::mbarrier_init(group[lane], 1);
+    }
+    if (lane == 0) {
+      gpu::mbarrier_init(sm.query_full, 1);
+      gpu::mbarrier_init(sm.query_empty, kWarps * T::kConsumers);
+    }
   }
 
   /// Rows head_dim and up of every V^T stage: a row of ones, seven of zeros.
@@ -105,9 +117,9 @@ struct Kernel {
     const Epilogue<T> epilogue{p, sm, consumer.row_group, consumer.key_group};
     unsigned tiles_before = 0;
     unsigned items_before = 0;
-    for_each_item(p, [&](int item) {
+    for_each_item<T>(p, [&](int item) {
       typename Consumer<T>::Outputs o;
-      const Work work = locate<T::kTileM, T::kTileN>(p, item);
+      const Work work = locate<T>(p, item);
       if (work.tiles > 0) gpu::mbarrier_wait(sm.query_full, full_parity<1>(items_before));
       consumer.run(work, tiles_before, o);
       if (work.tiles > 0) {
@@ -119,8 +131,7 @@ struct Kernel {
       // Found again rather than kept: the loop over keys has no register to spare.
       std::uint32_t same_item[1] = {static_cast<std::uint32_t>(item)};
       gpu::pin_registers(same_item);
-      epilogue.run(locate<T::kTileM, T::kTileN>(p, static_cast<int>(same_item[0])), consumer.rows,
-                   o);
+      epilogue.run(locate<T>(p, static_cast<int>(same_item[0])), consumer.rows, o);
     });
   }
 };

@@ -133,7 +133,9 @@ Status prepare(const Problem& problem, const Device& device, detail::PlanState& 
   // items each.
   constexpr int kHostBlocks = 4;
   const int blocks = kBackend == Backend::kDevice ? device.sm_count : kHostBlocks;
-  prepared.blocks = std::min(blocks, prepared.params.items);
+  const int cluster = Tag::config(problem.head_dim).cluster_blocks;
+  prepared.blocks =
+      cluster > 1 ? prepared.params.items * cluster : std::min(blocks, prepared.params.items);
   prepared.head_dim = problem.head_dim;
   prepared.two_terms = few_keys(Tag::config(problem.head_dim), problem.seq_kv);
   detail::put(state, prepared);

@@ -1,11 +1,12 @@
 // What a launch takes, predicted from a variant's shape: the ground of the library's choice.
 //
-// Persistent blocks work off items of tile_m rows, in rounds of one item a multiprocessor; within
-// an item the warpgroups that share rows halve or quarter the row of KV tiles. A multiprocessor
-// makes so many scores a microsecond, and a launch has its own cost. Measured
-// on an H200 in a CUDA graph, (B, H, S, D) in microseconds: (1, 1, 32, 64) 4.5, (1, 8, 512, 64) 8.0
-// with 64 rows an item, (1, 8, 2048, 64) 22.9 with 128; at 4k keys and more 601, 886 and 1200
-// TFLOP/s with head dims 64, 128 and 256.
+// Persistent blocks work off items of tile_m rows, in rounds of one item a multiprocessor; the
+// blocks of a cluster each have their share of an item's KV tiles. A multiprocessor makes so many
+// scores a microsecond, and a launch has its own cost; nothing is over before the longest item.
+// Measured on an H200 (results/h200/hopper/exploration): in a CUDA graph, (B, H, S, D) in
+// microseconds, (1, 1, 32, 64) 4.5, (1, 8, 512, 64) 8.0 with 64 rows an item and no less with the
+// causal mask, (1, 8, 2048, 64) 22.9 with 128; at 16k keys, in TFLOP/s, 605 at head dim 64 and 648
+// with integer maxima and a column of ones, 840 at 128, 835 at 256.
 #include <algorithm>
 #include <cstdint>
 
@@ -24,12 +25,12 @@ int busy_warpgroups(int head_dim) {
   return head_dim == 64 ? 3 : 2;
 }
 
-/// Of a busy multiprocessor.
-double scores_per_us(int head_dim) {
+/// Of a busy multiprocessor: TFLOP/s / (4 head_dim 132), less what a launch costs besides.
+double scores_per_us(const Config& config, int head_dim) {
   switch (head_dim) {
-    case 64: return 17000.0;
-    case 128: return 13000.0;
-    default: return 8900.0;
+    case 64: return config.ones_column && config.integer_max ? 18200.0 : 17000.0;
+    case 128: return 12400.0;
+    default: return 6200.0;
   }
 }
 
@@ -45,15 +46,16 @@ double seen_share(const Problem& p) {
 
 double predict(const Config& config, const Problem& p, int sm_count) {
   const std::int64_t tile_m = config.tile_m();
-  const std::int64_t group_keys = std::int64_t{config.tile_n} * config.key_groups;
+  const std::int64_t group_keys = std::int64_t{config.tile_n} * config.sharers();
   const std::int64_t items = (p.seq_q + tile_m - 1) / tile_m * p.batch * p.heads_q;
-  const std::int64_t rounds = (items + sm_count - 1) / sm_count;
+  const std::int64_t rounds = (items * config.cluster_blocks + sm_count - 1) / sm_count;
   const std::int64_t keys = (p.seq_kv + group_keys - 1) / group_keys * group_keys;
   const double busy =
       std::min(1.0, static_cast<double>(config.consumers()) / busy_warpgroups(p.head_dim));
-  const double scores = static_cast<double>(rounds * tile_m) * static_cast<double>(keys);
-  return kLaunchUs + (config.key_groups > 1 ? kMergeUs * static_cast<double>(rounds) : 0.0) +
-         seen_share(p) * scores / (busy * scores_per_us(p.head_dim));
+  const double longest = static_cast<double>(tile_m * keys) / config.cluster_blocks;
+  const double scores = std::max(longest, seen_share(p) * static_cast<double>(rounds) * longest);
+  return kLaunchUs + (config.sharers() > 1 ? kMergeUs * static_cast<double>(rounds) : 0.0) +
+         scores / (busy * scores_per_us(config, p.head_dim));
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ struct Loader {
   unsigned items_before = 0;  ///< with keys
 
   GPU_FN void run() {
-    for_each_item(p, [this](int item) { load(locate<T::kTileM, T::kTileN>(p, item)); });
+    for_each_item<T>(p, [this](int item) { load(locate<T>(p, item)); });
   }
 
  private:
@@ -56,7 +56,7 @@ struct Loader {
     ++items_before;
     const MapPlace k_at = place(p.k_steps, work.kv_head, work.batch);
     const MapPlace v_at = place(p.v_steps, work.kv_head, work.batch);
-    for (int tile = work.tiles - 1; tile >= 0; --tile, ++tiles_before) {
+    for (int tile = work.last_tile; tile >= 0; tile -= T::kClusterBlocks, ++tiles_before) {
       const int slot = slot_of<T::kStages>(tiles_before);
       gpu::mbarrier_wait(sm.key_empty[slot], empty_parity<T::kStages>(tiles_before));
       gpu::mbarrier_arrive_expect_tx(sm.key_full[slot], sizeof(sm.keys[0]));
@@ -98,9 +98,9 @@ struct Transposer {
   unsigned position = 0;
 
   GPU_FN void run() {
-    for_each_item(p, [this](int item) {
-      const int tiles = locate<T::kTileM, T::kTileN>(p, item).tiles;
-      for (int i = 0; i < tiles; ++i, ++position) {
+    for_each_item<T>(p, [this](int item) {
+      const unsigned end = position + static_cast<unsigned>(locate<T>(p, item).tiles);
+      for (; position != end; ++position) {
         if (p.v_transposed) {
           rearrange_in_place();
         } else {
@@ -133,26 +133,45 @@ struct Transposer {
     if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.value_full[slot]);
   }
 
-  /// 32 keys x 16 dims at a time. A lane gets, of keys 8 i + 2t and + 1, dims 2g and 2g + 1, and
-  /// owes rows 2g and 2g + 1 of V^T four positions each, for a = 0 and 1.
+  /// 16 dims of all keys at a time, in blocks of 32 keys: what depends on the lane is computed
+  /// once, and the loads of a few blocks are under way together. Of a block, a lane gets, of keys 8
+  /// i + 2t and + 1, dims 2g and 2g + 1, and owes rows 2g and 2g + 1 of V^T four positions each,
+  /// for a = 0 and 1.
   GPU_FN void transpose(Keys& from, Values& to) const {
-    constexpr int kKeyBlocks = T::kTileN / 32;
-    constexpr int kUnits = kKeyBlocks * (T::kHeadDim / 16);
-    const int lane = gpu::lane_idx();
+    constexpr unsigned kFromRow = Keys::kPanelBytes;
+    constexpr unsigned kToRow = Values::kPanelBytes;
+    constexpr unsigned kTogether = T::kTileN % 64 == 0 ? 2 : 1;
+    // Plus 0, loaded: else what follows from the lane is kept from tile to tile, and spilled.
+    const float zero = *static_cast<const volatile float*>(&sm.zero);
+    const unsigned lane =
+        static_cast<unsigned>(gpu::lane_idx()) + __builtin_bit_cast(std::uint32_t, zero);
+    // Matrix i is dims 2 j + i / 2, positions 16 (i % 2) .. + 15; lane 8 i + j names its row j.
+    const unsigned row = lane % 8 * 2 + lane / 16;
+    const unsigned column = lane / 8 % 2 * 16 ^ Values::swizzle_of(row);
 #pragma unroll 1
-    for (int unit = warp; unit < kUnits; unit += T::kTransposers) {
-      const int key = unit % kKeyBlocks * 32;
-      const int dim = unit / kKeyBlocks * 16;
-      std::uint32_t r[4];
-      gpu::ldmatrix_x4_trans(r, from.at(key + lane, dim));
-      constexpr std::uint32_t kEvenDim = 0x6420;
-      constexpr std::uint32_t kOddDim = 0x7531;
-      const std::uint32_t words[4] = {
-          gpu::prmt(r[0], r[1], kEvenDim), gpu::prmt(r[2], r[3], kEvenDim),
-          gpu::prmt(r[0], r[1], kOddDim), gpu::prmt(r[2], r[3], kOddDim)};
-      // Matrix i is dims 2 j + i / 2, positions 16 (i % 2) .. + 15; lane 8 i + j names its row j.
-      const int row = dim + lane % 8 * 2 + lane / 16;
-      gpu::stmatrix_x4(to.at(row, key + lane / 8 % 2 * 16), words);
+    for (unsigned dim = warp * 16; dim < T::kHeadDim; dim += T::kTransposers * 16) {
+      std::uint8_t* const source =
+          from.bytes[dim / kFromRow] + lane * kFromRow + (dim % kFromRow ^ Keys::swizzle_of(lane));
+      std::uint8_t* const target = to.bytes[0] + (dim + row) * kToRow;
+#pragma unroll
+      for (unsigned first = 0; first < T::kTileN; first += kTogether * 32) {
+        std::uint32_t r[kTogether][4];
+#pragma unroll
+        for (unsigned i = 0; i < kTogether; ++i) {
+          gpu::ldmatrix_x4_trans(r[i], source + (first + i * 32) * kFromRow);
+        }
+#pragma unroll
+        for (unsigned i = 0; i < kTogether; ++i) {
+          constexpr std::uint32_t kEvenDim = 0x6420;
+          constexpr std::uint32_t kOddDim = 0x7531;
+          const std::uint32_t words[4] = {
+              gpu::prmt(r[i][0], r[i][1], kEvenDim), gpu::prmt(r[i][2], r[i][3], kEvenDim),
+              gpu::prmt(r[i][0], r[i][1], kOddDim), gpu::prmt(r[i][2], r[i][3], kOddDim)};
+          const unsigned key = first + i * 32;
+          gpu::stmatrix_x4(target + key / kToRow * Values::kPanelSize + (key % kToRow ^ column),
+                           words);
+        }
+      }
     }
   }
 

@@ -41,6 +41,11 @@ struct alignas(1024) Tile {
     return bytes[column / kPanelBytes] +
            gpu::swizzled(static_cast<std::uint32_t>(offset), kSwizzle);
   }
+  /// What the swizzle does to columns of a panel: at(row, c) is row * kPanelBytes + (c ^ this)
+  /// bytes into it. Rows that are 8 apart have the same.
+  GPU_FN static constexpr unsigned swizzle_of(unsigned row) {
+    return row * kPanelBytes / 8 & (kPanelBytes - 16);
+  }
   /// The matrix of all rows, at its first panel's start.
   GPU_FN std::uint64_t descriptor() const {
     return gpu::matrix_descriptor(bytes, 8 * kPanelBytes, 16, kSwizzle);
@@ -62,6 +67,8 @@ struct Traits {
   static constexpr int kConsumers = kConfig.consumers();
   static constexpr int kRowGroups = kConfig.row_groups;
   static constexpr int kKeyGroups = kConfig.key_groups;
+  static constexpr int kClusterBlocks = kConfig.cluster_blocks;
+  static constexpr int kSharers = kConfig.sharers();
 
   static constexpr int kScoreRegisters = kTileN / 2;  ///< S, fp32
   static constexpr int kOutputRegisters = kD / 2;     ///< O, fp32
@@ -74,19 +81,22 @@ struct Traits {
   /// Warps of the producer warpgroup that bring V into its place; one issues TMA.
   static constexpr int kTransposers = 3;
 
-  static_assert((kStages & (kStages - 1)) == 0);
+  static_assert((kStages & (kStages - 1)) == 0 && kStages <= gpu::kWarpSize);
   static_assert(kTileN % 32 == 0 && kTileN <= 256);
   static_assert(kD % kPvColumns == 0);
   static_assert(!kConfig.ones_column || kPvChunks == 1);
   // A warpgroup holds values of one tile while it waits for those of its next.
   static_assert(kConfig.pipeline == Pipeline::kSerial || kStages >= 2 * kKeyGroups);
+  // Blocks exchange halves of O; a block has all of a warpgroup's tiles.
+  static_assert(kClusterBlocks == 1 || (kClusterBlocks == 2 && kKeyGroups == 1));
   static_assert(!kConfig.exp_turns || (kKeyGroups == 1 && !kConfig.ones_column));
 };
 
-/// Partial results of a block whose warpgroups share rows.
-template <class T, bool = (T::kKeyGroups > 1)>
+/// Partial results of a block whose warpgroups share rows; where blocks share them, the columns of
+/// O that the other one writes.
+template <class T, bool = (T::kSharers > 1)>
 struct Partials {
-  float o[T::kConsumers][T::kOutputRegisters][kWarpgroupThreads];
+  float o[T::kConsumers][T::kOutputRegisters / T::kClusterBlocks][kWarpgroupThreads];
   float max[T::kConsumers][2][kWarpgroupThreads];
   float sum[T::kConsumers][2][kWarpgroupThreads];
 };
@@ -112,6 +122,8 @@ struct Shared {
   using Keys = Tile<T::kTileN, T::kHeadDim>;
   using Values = Tile<T::kHeadDim + T::kExtraRows, T::kTileN>;
   static constexpr int kLandings = 2;
+  /// A transposed V lands where it stays: then its barriers count the stages of `values`.
+  static constexpr int kLandingsFull = T::kStages < kLandings ? kLandings : T::kStages;
 
   Queries queries;
   Keys keys[T::kStages];
@@ -121,8 +133,7 @@ struct Shared {
   gpu::MBarrier query_full, query_empty;
   gpu::MBarrier key_full[T::kStages], key_empty[T::kStages];
   gpu::MBarrier value_full[T::kStages], value_empty[T::kStages];
-  /// A transposed V lands where it stays: then these count the stages of `values`.
-  gpu::MBarrier landing_full[T::kStages < kLandings ? kLandings : T::kStages];
+  gpu::MBarrier landing_full[kLandingsFull];
   gpu::MBarrier landing_empty[kLandings];
   float zero;  ///< 0
   gpu::MBarrier turn[T::kConfig.exp_turns ? T::kRowGroups : 1][kWarpgroupWarps];

@@ -41,11 +41,12 @@ struct Params {
   Dtype output;
 };
 
-/// One work item.
+/// One work item, as this block sees it.
 struct Work {
   int batch, head, kv_head;
   int first_row;
-  int tiles;  ///< KV tiles that any of its rows sees
+  int tiles;      ///< KV tiles of this block, of those that any row of the item sees
+  int last_tile;  ///< the last of them; every T::kClusterBlocks-th before it is this block's too
 };
 
 /// Keys that query row `row` sees: those below this.
@@ -56,19 +57,28 @@ GPU_FN int key_limit(const Params& p, int row) {
   return limit < 0 ? 0 : limit > p.seq_kv ? p.seq_kv : limit;
 }
 
-/// Calls `call(item)` for the items of this block, in order.
-template <class Call>
+/// Calls `call(item)` for the items of this block, in order. A cluster has one: its barrier waits
+/// for threads that have not exited, and producers would go on to the next item.
+template <class T, class Call>
 GPU_FN void for_each_item(const Params& p, const Call& call) {
+  if constexpr (T::kClusterBlocks > 1) {
+    call(static_cast<int>(gpu::block_idx().x) / T::kClusterBlocks);
+    return;
+  }
   const int blocks = static_cast<int>(gpu::grid_dim().x);
-  int in_round = static_cast<int>(gpu::block_idx().x);
+  const int block = static_cast<int>(gpu::block_idx().x);
+  bool back = false;
   for (int first = 0; first < p.items; first += blocks) {
-    if (first + in_round < p.items) call(first + in_round);
-    in_round = blocks - 1 - in_round;
+    const int item = first + (back ? blocks - 1 - block : block);
+    if (item < p.items) call(item);
+    back = !back;
   }
 }
 
-template <int kTileM, int kTileN>
+template <class T>
 GPU_FN Work locate(const Params& p, int item) {
+  constexpr int kTileM = T::kTileM;
+  constexpr int kTileN = T::kTileN;
   const int pass_items = p.tiles_m * p.heads_per_pass;
   const int pass = item / pass_items;
   const int in_pass = item - pass * pass_items;
@@ -91,6 +101,12 @@ GPU_FN Work locate(const Params& p, int item) {
   work.first_row = tile * kTileM;
   const int end = work.first_row + kTileM;
   work.tiles = (key_limit(p, (end < p.seq_q ? end : p.seq_q) - 1) + kTileN - 1) / kTileN;
+  work.last_tile = work.tiles - 1;
+  if constexpr (T::kClusterBlocks > 1) {
+    const int rank = gpu::cluster_rank();
+    work.last_tile -= rank;
+    work.tiles = (work.tiles - rank + T::kClusterBlocks - 1) / T::kClusterBlocks;
+  }
   return work;
 }
 

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "choose.hpp"
 #include "variant_impl.hpp"
@@ -74,7 +77,8 @@ TEST(Choose, WhatOneFamilyAloneServesGoesThere) {
   }
 }
 
-// Few query rows leave multiprocessors idle unless keys are split.
+// Few query rows leave multiprocessors idle unless keys are split: over the warpgroups of blocks
+// with few rows, or over the blocks of a cluster.
 TEST(Choose, AmongHopperKernelsItemsShouldFillTheDevice) {
   const Problem few = problem_of({1, 8, 2048, 64}, Mask::kCausal);
   const Variant* variant = chosen(few);
@@ -85,7 +89,26 @@ TEST(Choose, AmongHopperKernelsItemsShouldFillTheDevice) {
               other.impl->predicted_us(few, kMultiprocessors))
         << other.name;
   }
-  EXPECT_LE(variant->resources.tile_m, 128) << variant->name;
+  EXPECT_LE(variant->resources.tile_m / variant->resources.cluster_blocks, 128) << variant->name;
+}
+
+// The fastest at head dim 64 gives no LSE: it is for those who ask for none.
+TEST(Choose, AnLseIsNotGivenUpForSpeed) {
+  for (const std::int64_t seq : {2048, 4096, 16384}) {
+    Problem problem = problem_of({1, 16, seq, 64});
+    const std::string_view without = chosen(problem)->name;
+    EXPECT_TRUE(without == "sm90_serial_ones" || without == "sm90_cluster") << without;
+    std::vector<float> lse(16 * 16384);
+    problem.lse = lse.data();
+    EXPECT_EQ(chosen(problem)->family, Family::kSm90);
+    for (const char* name : {"sm90_serial_ones", "sm90_cluster"}) {
+      const Status status = (*find_variant(name))->supports(problem, device_like(90));
+      EXPECT_EQ(status.message(),
+                std::string(name) + " gives no LSE: its row sums are of rounded weights");
+    }
+  }
+  EXPECT_EQ(chosen(problem_of({1, 16, 16384, 64}))->name, "sm90_serial_ones");
+  EXPECT_EQ(chosen(problem_of({1, 8, 2048, 64}))->name, "sm90_cluster");
 }
 
 struct Measured {
