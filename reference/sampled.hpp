@@ -28,8 +28,9 @@ std::vector<RowRange> sample_rows(std::int64_t seq_q);
 std::shared_ptr<const CaseData> slice(const CaseData& data, const RowRange& range);
 
 /// check() of a whole case whose references are not made (draw_case()): the variant runs on all of
-/// it, and every gate of check() but "lse" judges each of sample_rows(). No element of the other
-/// rows may be NaN or infinite: "finite". @pre the inputs are finite and every row sees a key.
+/// it; the error budgets judge each of sample_rows(), the gates with fixed tolerances, which are
+/// stated for whole heads, all of those together, and "finite" asks for no NaN or infinity in any
+/// row. LSE is not judged. @pre the inputs are finite and every row sees a key.
 Result<CaseResult> check_sampled(const Variant& variant, const CaseData& data, const Device& device,
                                  const Tolerances& tolerances, const CheckOptions& options = {});
 

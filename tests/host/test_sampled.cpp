@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -109,6 +109,11 @@ TEST(Sampled, ARightKernelPasses) {
   ASSERT_TRUE(result.ok()) << result.status().message();
   EXPECT_TRUE(result->pass) << result->failure();
   EXPECT_EQ(result->output.size(), 4U * 600U * 16U);
+  std::map<std::string, int> judged;
+  for (const GateResult& gate : result->gates) ++judged[gate.name];
+  EXPECT_EQ(judged["budget_row"], 8);
+  EXPECT_EQ(judged["rel_l2"], 1);
+  EXPECT_EQ(judged["kernel_rel_l2"], 1);
 }
 
 TEST(Sampled, AWrongRowOfTheSampleIsNamed) {
