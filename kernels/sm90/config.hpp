@@ -166,4 +166,11 @@ struct sm90_cluster {
 
 }  // namespace tag
 
+/// Whether plan() may choose a variant by itself: only when a GPU has shown that it is right and
+/// what it takes.
+template <class Tag>
+inline constexpr bool kMayBeChosen = true;
+template <>
+inline constexpr bool kMayBeChosen<tag::sm90_cluster> = false;
+
 }  // namespace fp8_sdpa::sm90
