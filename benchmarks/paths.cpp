@@ -23,6 +23,11 @@ std::string default_schema_folder() {
   return first_existing(FP8_SDPA_SCHEMA_DIR, "benchmarks/schemas");
 }
 
+std::string default_plot_script() {
+  return (std::filesystem::path(default_schema_folder()).parent_path() / "plots" / "plots.py")
+      .string();
+}
+
 std::string default_ptxas_report_path() {
   // Binaries lie one folder below the top of the build tree, the report at the top.
   std::error_code ignored;

@@ -12,6 +12,9 @@ std::string default_config_path();
 /// The folder of the JSON Schemas: the source tree's, or ./benchmarks/schemas.
 std::string default_schema_folder();
 
+/// The script that draws a report's figures: beside the schemas' folder.
+std::string default_plot_script();
+
 /// The compiler's report: the build tree's, or where it is seen from the running binary.
 std::string default_ptxas_report_path();
 
