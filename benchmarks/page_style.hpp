@@ -43,13 +43,14 @@ th, td { padding: .35rem .65rem; text-align: left; vertical-align: top; white-sp
 td.long { white-space: normal; min-width: 16rem; }
 th { background: var(--card); color: var(--soft); font-weight: 600; vertical-align: bottom;
      white-space: normal; }
+td:first-child, th:first-child { position: sticky; left: 0; }
+td:first-child { background: var(--ground); }
 tbody tr + tr td { border-top: 1px solid var(--line); }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
 details { margin: .5rem 0; }
 summary { cursor: pointer; color: var(--link); padding: .25rem 0; }
-.figures { display: grid; gap: 1rem; align-items: start;
-           grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); }
-figure { margin: 0; padding: .75rem; background: var(--plot-ground);
+.figures { columns: 24rem; column-gap: 1rem; }
+figure { margin: 0 0 1rem; padding: .75rem; background: var(--plot-ground); break-inside: avoid;
          border: 1px solid var(--line); border-radius: .5rem; }
 figure svg { display: block; width: 100%; height: auto; }
 figure h3 { margin: 0 0 .25rem; }

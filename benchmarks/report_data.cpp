@@ -20,6 +20,9 @@ using reference::one_line;
 
 constexpr const char* kTraceFile = "trace.json";
 constexpr const char* kCeilingsName = "ceilings.json";
+constexpr const char* kSweepName = "sweep.json";
+/// Of perf_baseline.json: 2 adds repetitions with their clocks and the interval of the median.
+constexpr int kNewestPerfVersion = 2;
 constexpr std::string_view kPeerPrefix = "peer/";
 
 bool is_there(const std::filesystem::path& path) {
@@ -78,12 +81,14 @@ ReportCell read_cell(Fields& fields) {
   cell.times = {fields.number("p50_us"), fields.number("p90_us"), fields.number("mean_us"),
                 fields.number("std_us", /*may_be_zero=*/true)};
   cell.tflops = fields.number("tflops");
+  cell.interval = fields.interval("p50_interval_us");
+  cell.marked_samples = fields.count("marked_samples", 0);
   return cell;
 }
 
 /// Appends the cells of a file of times. What the gates did not pass is left out, except of peers.
 Status read_times(const std::string& path, ReportRun& run, std::vector<std::string>& left_out) {
-  const auto document = read_versioned(path, kResultSchemaVersion);
+  const auto document = read_versioned(path, kNewestPerfVersion);
   if (!document.ok()) return document.status();
   if (device_of(*document) != run.device) {
     return invalid_argument(one_line(path) + ": /device/name: got " + device_of(*document) +
@@ -164,6 +169,37 @@ Result<ReportCeilings> read_ceilings(const std::string& path) {
   }
   if (!fields.status().ok()) return fields.status();
   return ceilings;
+}
+
+Result<ReportSweep> read_sweep(const std::string& path) {
+  const auto document = read_versioned(path, kResultSchemaVersion);
+  if (!document.ok()) return document.status();
+  ReportSweep sweep;
+  sweep.device = device_of(*document);
+  Fields fields(path);
+  fields.look_at(*document, "");
+  const json& results = fields.array("results");
+  const json& fits = fields.array("fits");
+  for (std::size_t i = 0; i < results.size() && fields.status().ok(); ++i) {
+    fields.look_at(results[i], "/results/" + std::to_string(i));
+    ReportSweep::Place place{fields.text("variant"),
+                             fields.text("shape"),
+                             fields.count("level"),
+                             fields.size("S"),
+                             fields.number("graph_us"),
+                             fields.number("device_bytes", /*may_be_zero=*/true),
+                             {}};
+    if (!fields.member("model_us").is_null()) place.model_us = fields.number("model_us");
+    sweep.places.push_back(std::move(place));
+  }
+  for (std::size_t i = 0; i < fits.size() && fields.status().ok(); ++i) {
+    fields.look_at(fits[i], "/fits/" + std::to_string(i));
+    sweep.fits.push_back(
+        {fields.text("variant"), fields.finite("launch_us"), fields.finite("per_step_us"),
+         fields.number("rms_departure", /*may_be_zero=*/true), fields.size("places")});
+  }
+  if (!fields.status().ok()) return fields.status();
+  return sweep;
 }
 
 Result<json> read_profile(const std::string& path) {
@@ -283,6 +319,11 @@ const ReportVerdict* ReportRun::verdict(const std::string& variant,
   return found == verdicts.end() ? nullptr : &found->second;
 }
 
+bool ReportRun::is_green(const ReportCell& cell) const {
+  const ReportVerdict* of_cell = verdict(cell.variant, cell.shape.name);
+  return of_cell != nullptr && of_cell->pass();
+}
+
 const ReportCell* ReportRun::find(const std::string& variant, const std::string& shape,
                                   const std::string& method) const {
   const auto found = std::find_if(cells.begin(), cells.end(), [&](const ReportCell& cell) {
@@ -323,14 +364,15 @@ ReportData read_report_data(const std::vector<std::string>& folders,
     };
     if (holds(kCorrectnessFile)) read_run(folder, data);
     if (holds(kCeilingsName)) keep(read_ceilings((path / kCeilingsName).string()), data.ceilings);
+    if (holds(kSweepName)) keep(read_sweep((path / kSweepName).string()), data.sweeps);
     if (holds(kProfileVerdictFile)) {
       keep(read_profile((path / kProfileVerdictFile).string()), data.profiles);
     }
     if (holds(kTraceFile)) keep(read_timeline((path / kTraceFile).string()), data.timelines);
     if (!known) {
       data.refused.push_back(one_line(folder) + ": none of " + kCorrectnessFile + ", " +
-                             kCeilingsName + ", " + kProfileVerdictFile + " and " + kTraceFile +
-                             ", expected a result folder; left out");
+                             kCeilingsName + ", " + kSweepName + ", " + kProfileVerdictFile +
+                             " and " + kTraceFile + ", expected a result folder; left out");
     }
   }
   if (!is_there(kill_matrix)) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,8 @@ struct ReportCell {
   std::string method;      ///< as name_of(Method) has it
   SeriesTimes times;       ///< microseconds per launch
   double tflops = 0;       ///< at the median, 4 * B * H * S_q * S_kv * D FLOP, halved if causal
+  std::optional<std::pair<double, double>> interval;  ///< 95 % of the median, from version 2 on
+  std::int64_t marked_samples = 0;  ///< taken below the expected clock, from version 2 on
 };
 
 /// What the gates said of the seeds of one (variant, shape).
@@ -54,6 +57,8 @@ struct ReportRun {
   const ReportVerdict* verdict(const std::string& variant, const std::string& shape) const;
   const ReportCell* find(const std::string& variant, const std::string& shape,
                          const std::string& method) const;
+  /// Whether the gates passed what a cell timed.
+  bool is_green(const ReportCell& cell) const;
   /// Of the cells, in their order and without duplicates: what `member` picks.
   template <class Pick>
   std::vector<std::string> names(const Pick& pick) const;
@@ -82,9 +87,30 @@ struct ReportCeilings {
   std::vector<Limit> limits;
 };
 
+/// Times over lengths and heads at constant work, and the model fitted to them: sweep.json.
+struct ReportSweep {
+  struct Place {
+    std::string variant, shape;
+    std::int64_t level;  ///< 2^level = B * H * S^2
+    std::int64_t seq;
+    double graph_us;
+    double device_bytes;             ///< what the launch took of the device's memory
+    std::optional<double> model_us;  ///< none where there is no fit
+  };
+  struct Fit {
+    std::string variant;
+    double launch_us, per_step_us, rms_departure;  ///< the last one is a share: 0.1 is 10 %
+    std::int64_t places;
+  };
+  std::string device;
+  std::vector<Place> places;
+  std::vector<Fit> fits;
+};
+
 struct ReportData {
   std::vector<ReportRun> runs;
   std::vector<ReportCeilings> ceilings;
+  std::vector<ReportSweep> sweeps;
   std::vector<nlohmann::json> profiles;  ///< verdict.json of fp8_sdpa_profile
   std::vector<ReportTimeline> timelines;
   nlohmann::json kill_matrix;         ///< null where there is none
@@ -92,7 +118,8 @@ struct ReportData {
   std::vector<std::string> left_out;  ///< a line for what was not asked for or not measured
 
   bool empty() const {
-    return runs.empty() && ceilings.empty() && profiles.empty() && timelines.empty();
+    return runs.empty() && ceilings.empty() && sweeps.empty() && profiles.empty() &&
+           timelines.empty();
   }
   /// The device's fastest FP8 matrix multiply in TFLOP/s, 0 where none was measured.
   double ceiling_tflops(const std::string& device) const;

@@ -1,5 +1,6 @@
 #include "benchmarks/report_fields.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -35,18 +36,45 @@ double Fields::number(const char* key, bool may_be_zero) {
   return 0;
 }
 
+double Fields::finite(const char* key) {
+  const json value = member(key);
+  if (value.is_number() && std::isfinite(value.get<double>())) return value;
+  refuse(key, value, "a number");
+  return 0;
+}
+
 double Fields::error(const char* key) {
   const bool not_finite = object_->is_object() && object_->contains(key) && member(key).is_null();
   return not_finite ? std::numeric_limits<double>::infinity() : number(key, /*may_be_zero=*/true);
 }
 
-std::int64_t Fields::size(const char* key, std::optional<std::int64_t> otherwise) {
+std::int64_t Fields::integer(const char* key, std::int64_t low,
+                             std::optional<std::int64_t> otherwise) {
   const json value = member(key);
   if (value.is_null() && otherwise) return *otherwise;
   constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
-  if (value.is_number_integer() && value >= 1 && value <= kLargest) return value;
-  refuse(key, value, "an integer from 1");
-  return 1;
+  if (value.is_number_integer() && value >= low && value <= kLargest) return value;
+  refuse(key, value, "an integer from " + std::to_string(low));
+  return low;
+}
+
+std::int64_t Fields::size(const char* key, std::optional<std::int64_t> otherwise) {
+  return integer(key, 1, otherwise);
+}
+
+std::int64_t Fields::count(const char* key, std::optional<std::int64_t> otherwise) {
+  return integer(key, 0, otherwise);
+}
+
+std::optional<std::pair<double, double>> Fields::interval(const char* key) {
+  const json value = member(key);
+  if (value.is_null()) return std::nullopt;
+  const auto is_number = [](const json& end) { return end.is_number(); };
+  if (value.is_array() && value.size() == 2 && std::all_of(value.begin(), value.end(), is_number)) {
+    return std::pair{value[0].get<double>(), value[1].get<double>()};
+  }
+  refuse(key, value, "two numbers");
+  return std::nullopt;
 }
 
 bool Fields::flag(const char* key) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "fp8_sdpa/status.hpp"
 
@@ -25,10 +26,15 @@ class Fields {
   std::string text(const char* key, std::optional<std::string> otherwise = {});
   /// A finite number above 0, or, where it may be 0, from 0.
   double number(const char* key, bool may_be_zero = false);
+  double finite(const char* key);
   /// An error of a kernel: null stands for one that is not finite, and is infinite here.
   double error(const char* key);
   /// From 1 to 2^31 - 1.
   std::int64_t size(const char* key, std::optional<std::int64_t> otherwise = {});
+  /// From 0 to 2^31 - 1.
+  std::int64_t count(const char* key, std::optional<std::int64_t> otherwise = {});
+  /// [low, high], or nothing where the member is null or missing.
+  std::optional<std::pair<double, double>> interval(const char* key);
   bool flag(const char* key);
   const nlohmann::json& array(const char* key);
   /// The member, or null.
@@ -37,6 +43,8 @@ class Fields {
   void refuse(const std::string& key, const nlohmann::json& got, const std::string& expected);
 
  private:
+  std::int64_t integer(const char* key, std::int64_t low, std::optional<std::int64_t> otherwise);
+
   std::string path_;
   std::string place_;
   const nlohmann::json* object_ = nullptr;

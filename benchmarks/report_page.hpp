@@ -32,11 +32,12 @@ Document report_page(const ReportData& data, const std::vector<Figure>& figures,
                      const std::vector<std::string>& left_out, std::time_t when);
 
 /// The sections behind the times: what kernels ask of a chip, profiles, the kill matrix, limits of
-/// the chip, and the environment of every run.
+/// the chip, the cost model, and the environment of every run.
 void append_resources(const ReportData& data, Document& page);
 void append_profiles(const ReportData& data, Document& page);
 void append_kill_matrix(const ReportData& data, Document& page);
 void append_ceilings(const ReportData& data, Document& page);
+void append_scaling(const ReportData& data, Document& page);
 void append_environment(const ReportData& data, Document& page);
 
 }  // namespace fp8_sdpa::bench

@@ -1,20 +1,13 @@
 #include "benchmarks/report_plots.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <set>
-#include <tuple>
 
-#include "benchmarks/paths.hpp"
 #include "benchmarks/report_page.hpp"
-#include "benchmarks/result_directory.hpp"
 #include "benchmarks/results.hpp"
-#include "benchmarks/subprocess.hpp"
 #include "benchmarks/text.hpp"
 #include "fp8_sdpa/variant.hpp"
 #include "reference/text.hpp"
@@ -23,7 +16,6 @@ namespace fp8_sdpa::bench {
 namespace {
 
 using nlohmann::json;
-using reference::one_line;
 
 constexpr Method kEvents = Method::kEventsWarm;
 
@@ -71,7 +63,7 @@ json series_of(const ReportRun& run, int head_dim, Mask mask) {
   std::map<std::string, std::string> families;
   for (const ReportCell& cell : run.cells) {
     if (cell.method != name_of(kEvents) || cell.shape.head_dim != head_dim ||
-        cell.shape.mask != mask) {
+        cell.shape.mask != mask || !run.is_green(cell)) {
       continue;
     }
     double& best = lines[shown_name(cell)][cell.shape.seq_kv];
@@ -125,12 +117,19 @@ void plan_tflops(const ReportData& data, const std::vector<RunNames>& names, Plo
 
 // --- latency of small shapes ---------------------------------------------------------------------
 
+/// A measured cell; nullptr where there is none or, of a peer, where its gates failed.
+const ReportCell* green_cell(const ReportRun& run, const std::string& variant,
+                             const std::string& shape, Method method) {
+  const ReportCell* cell = run.find(variant, shape, name_of(method));
+  return cell != nullptr && run.is_green(*cell) ? cell : nullptr;
+}
+
 json time_or_null(const ReportCell* cell) {
   return cell == nullptr ? json() : json(cell->times.p50);
 }
 
 /// Shapes that a launch of ours does in less time than this are small, in microseconds.
-constexpr double kSmallUs = 30;
+constexpr double kSmallUs = 20;
 constexpr std::size_t kMostRows = 12;
 
 json latency_rows(const ReportRun& run, const std::vector<std::string>& shapes) {
@@ -143,8 +142,8 @@ json latency_rows(const ReportRun& run, const std::vector<std::string>& shapes) 
   for (const auto& variant : run.names([](const ReportCell& cell) { return cell.variant; })) {
     Row row{variant, 0, json::array()};
     for (std::size_t s = 0; s < shapes.size(); ++s) {
-      const ReportCell* event = run.find(variant, shapes[s], name_of(kEvents));
-      const ReportCell* graph = run.find(variant, shapes[s], name_of(Method::kGraphWarm));
+      const ReportCell* event = green_cell(run, variant, shapes[s], kEvents);
+      const ReportCell* graph = green_cell(run, variant, shapes[s], Method::kGraphWarm);
       if (event == nullptr && graph == nullptr) continue;
       row.us += (event != nullptr ? event : graph)->times.p50;
       row.points.push_back(
@@ -323,39 +322,50 @@ void plan_timelines(const ReportData& data, PlotPlan& plan) {
   }
 }
 
-// --- drawing -------------------------------------------------------------------------------------
+// --- scaling -------------------------------------------------------------------------------------
 
-/// A folder that is gone when this is.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::error_code ignored;
-    std::string pattern =
-        (std::filesystem::temp_directory_path(ignored) / "fp8_sdpa_plots_XXXXXX").string();
-    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+/// Lines of constant work over S, of what `value` says of a place.
+template <class Value>
+json levels_of(const ReportSweep& sweep, const std::string& variant, const Value& value) {
+  std::map<std::int64_t, json> levels;
+  for (const ReportSweep::Place& place : sweep.places) {
+    if (place.variant == variant) levels[place.level].push_back(value(place));
   }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  json out = json::array();
+  for (auto& [level, points] : levels) {
+    out.push_back({{"level", level}, {"points", std::move(points)}});
   }
-  /// Empty where it could not be made.
-  const std::string& path() const { return path_; }
+  return out;
+}
 
- private:
-  std::string path_;
-};
-
-/// Runs the script. The last line that it said is the reason where it failed.
-Status run_script(const std::string& python, const std::string& input, const std::string& folder) {
-  const auto ran = run_process({python, default_plot_script(), input, folder}, Stderr::kKeep);
-  if (!ran.ok()) return ran.status();
-  if (ran->exit_code == 0) return {};
-  std::string said = ran->output;
-  while (!said.empty() && said.back() == '\n') said.pop_back();
-  said = said.substr(said.rfind('\n') + 1);
-  return unsupported(one_line(python) + ": " + (said.empty() ? "failed" : one_line(said)));
+void plan_scaling(const ReportData& data, PlotPlan& plan) {
+  constexpr double kMebi = 1024.0 * 1024.0;
+  int number = 0;
+  for (const ReportSweep& sweep : data.sweeps) {
+    for (const ReportSweep::Fit& fit : sweep.fits) {
+      const std::string file = std::to_string(++number) + ".svg";
+      add(plan,
+          {"scaling_" + file, "Time over sequence length of " + as_code(fit.variant),
+           "Launches in a CUDA graph. A line is constant work, B·H·S² = 2ⁿ; dashed is the model: "
+           "launch + waves × key tiles × time of a tile.",
+           ""},
+          "scaling", {{"levels", levels_of(sweep, fit.variant, [](const ReportSweep::Place& place) {
+                         return json{place.seq, place.graph_us,
+                                     place.model_us ? json(*place.model_us) : json()};
+                       })}});
+      add(plan,
+          {"memory_" + file, "Memory over sequence length of " + as_code(fit.variant),
+           "What the device's free memory fell by for the tensors and the launch. A line is "
+           "constant work, B·H·S² = 2ⁿ.",
+           ""},
+          "memory", {{"levels", levels_of(sweep, fit.variant, [](const ReportSweep::Place& place) {
+                        return json{place.seq, place.device_bytes / kMebi};
+                      })}});
+    }
+  }
+  if (number == 0) {
+    plan.missing.emplace_back("Figures of scaling and memory over S: no sweep.json with a fit.");
+  }
 }
 
 }  // namespace
@@ -368,39 +378,8 @@ PlotPlan plan_plots(const ReportData& data) {
   plan_ladder(data, names, plan);
   plan_error_speed(data, names, plan);
   plan_timelines(data, plan);
+  plan_scaling(data, plan);
   return plan;
-}
-
-Result<std::vector<Figure>> draw_plots(const std::vector<PlannedPlot>& plots,
-                                       const std::string& python) {
-  std::vector<Figure> figures;
-  if (plots.empty()) return figures;
-  const TemporaryFolder folder;
-  if (folder.path().empty()) return unsupported("no temporary folder can be made");
-  json input = json::array();
-  for (const PlannedPlot& plot : plots) input.push_back(plot.input);
-  const std::string list = folder.path() + "/plots.json";
-  if (Status s = replace_file(list, file_text(input)); !s.ok()) return s;
-
-  // The distribution's python3 has the distribution's matplotlib, whichever comes first on PATH.
-  std::vector<std::string> candidates = {python};
-  if (python.empty()) candidates = {find_program("python3"), find_program("/usr/bin/python3")};
-  Status status = unsupported("python3 is not there");
-  for (const std::string& candidate : candidates) {
-    if (candidate.empty()) continue;
-    status = run_script(candidate, list, folder.path());
-    if (status.ok()) break;
-  }
-  if (!status.ok()) return status;
-  for (const PlannedPlot& plot : plots) {
-    constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
-    const auto svg = reference::read_text_file(folder.path() + "/" + plot.figure.file, kMaxBytes,
-                                               "a figure from the script");
-    if (!svg.ok()) return svg.status();
-    figures.push_back(plot.figure);
-    figures.back().svg = *svg;
-  }
-  return figures;
 }
 
 }  // namespace fp8_sdpa::bench

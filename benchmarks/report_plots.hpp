@@ -24,7 +24,7 @@ struct PlotPlan {
 };
 
 /// Of each kind what there is data for: TFLOP/s over sequence length per head dim, latency of small
-/// shapes, the ladder, error against speed, phases.
+/// shapes, the ladder, error against speed, phases, scaling and memory over S.
 PlotPlan plan_plots(const ReportData& data);
 
 /// Draws them with `python`, or, if that is empty, with the first python3 that has matplotlib.

@@ -1,5 +1,6 @@
 // The sections of a report behind its times.
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "benchmarks/report_page.hpp"
@@ -244,6 +245,42 @@ void append_ceilings(const ReportData& data, Document& page) {
     for (const ReportCeilings::Limit& limit : chip.limits) {
       table.rows.push_back(
           {limit.name, format("%.4g", limit.value), limit.unit, limit.what, chip.device});
+    }
+  }
+  page.blocks.push_back(std::move(table));
+}
+
+void append_scaling(const ReportData& data, Document& page) {
+  if (data.sweeps.empty()) return;
+  page.blocks.push_back(Heading{2, "Scaling"});
+  page.blocks.push_back(
+      Paragraph{"Launches in a CUDA graph over lengths and heads, and the model fitted to them: "
+                "launch + waves x key tiles x time of a tile."});
+  Table table{{{"kernel", Kind::kCode},
+               {"launch µs", Kind::kNumber},
+               {"µs per tile", Kind::kNumber},
+               {"places", Kind::kNumber},
+               {"rms departure", Kind::kNumber},
+               {"departs most at", Kind::kCode},
+               {"by", Kind::kNumber},
+               {"device", Kind::kText}},
+              {},
+              ""};
+  for (const ReportSweep& sweep : data.sweeps) {
+    for (const ReportSweep::Fit& fit : sweep.fits) {
+      std::string shape = "-";
+      double most = 0;
+      for (const ReportSweep::Place& place : sweep.places) {
+        if (place.variant != fit.variant || !place.model_us) continue;
+        const double departure = place.graph_us / *place.model_us - 1;
+        if (std::abs(departure) <= std::abs(most)) continue;
+        most = departure;
+        shape = place.shape;
+      }
+      table.rows.push_back({fit.variant, format("%.2f", fit.launch_us),
+                            format("%.4f", fit.per_step_us), std::to_string(fit.places),
+                            format("%.1f %%", 100 * fit.rms_departure), shape,
+                            format("%+.1f %%", 100 * most), sweep.device});
     }
   }
   page.blocks.push_back(std::move(table));

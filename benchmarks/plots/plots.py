@@ -22,7 +22,7 @@ try:
     from matplotlib import pyplot
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 except ImportError:
     print("matplotlib is not installed (Debian's package: python3-matplotlib)")
     sys.exit(3)
@@ -48,6 +48,7 @@ PEERS = [(PINK, "X"), (GREY, "v"), (RED, "<"), (INK, ">"), (ORANGE, "d"), (SKY, 
 PHASE = {"Q_load": SKY, "KV_prefetch": BLUE, "dequant": PINK, "QK": ORANGE, "softmax": GREEN,
          "PV": RED, "store_O": "#5d4b8a", "wait": GRID}
 
+MOST_SPANS = 48  # of a warp in one figure
 WIDTH = 5.6  # inches; 72 units of the drawing each
 
 
@@ -102,6 +103,17 @@ def plain(value, _=None):
     return f"{value:g}"
 
 
+def superscript(number):
+    return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def scientific(value, _=None):
+    """10⁻³: a tick's text where every tick is a power of ten, else 2·10⁻³."""
+    exponent = math.floor(math.log10(value) + 1e-9)
+    factor = value / 10**exponent
+    return (f"{factor:.0f}·" if round(factor) != 1 else "") + f"10{superscript(exponent)}"
+
+
 def legend_below(figure, handles, columns):
     figure.legend(handles=handles, loc="lower center", ncol=columns, handlelength=1.8,
                   columnspacing=1.4, borderaxespad=0.2)
@@ -117,19 +129,25 @@ def finish(figure, legend_rows=0):
     figure.tight_layout(pad=0.4, rect=(0, (0.24 * legend_rows + 0.06) / height, 1, 1))
 
 
+def columns_for(handles):
+    """As many columns of a legend as its longest label leaves room for."""
+    longest = max(len(handle.get_label()) for handle in handles)
+    return max(1, min(4, int(72 * WIDTH / (6.2 * longest + 42))))
+
+
 def rows_for(handles, columns):
     return math.ceil(len(handles) / columns)
 
 
 def draw_tflops(plot):
     look = looks(plot["series"])
-    columns = 3
     handles = []
     for series in plot["series"]:
         colour, marker, dash = look[series["name"]]
         handles.append(Line2D([], [], color=colour, marker=marker, ls=dash, label=label(series["name"])))
     if plot["ceiling"]:
         handles.append(Line2D([], [], color=INK, ls=":", label="FP8 GEMM ceiling"))
+    columns = columns_for(handles)
     rows = rows_for(handles, columns)
     figure, axes = new_figure(3.5, rows)
     lengths = sorted({point[0] for series in plot["series"] for point in series["points"]})
@@ -156,9 +174,9 @@ def named_rows(axes, names, colours):
     """A row per name, the name above the row's mark: long names need no margin. Returns the ys."""
     ys = [-float(i) for i in range(len(names))]
     for y, name, colour in zip(ys, names, colours):
-        axes.annotate(label(name), (0, y), xycoords=("axes fraction", "data"), xytext=(2, 7),
+        axes.annotate(label(name), (0, y), xycoords=("axes fraction", "data"), xytext=(2, 6),
                       textcoords="offset points", fontsize=10, color=colour, va="bottom")
-    axes.set_ylim(ys[-1] - 0.5, 0.95)
+    axes.set_ylim(ys[-1] - 0.45, 0.75)
     axes.yaxis.set_visible(False)
     axes.spines["left"].set_visible(False)
     return ys
@@ -171,8 +189,9 @@ def draw_latency(plot):
                for i, shape in enumerate(plot["shapes"])]
     handles += [Line2D([], [], color=SOFT, marker="o", mfc="none", ls="", label="single launch"),
                 Line2D([], [], color=SOFT, marker="o", ls="", label="in a graph")]
-    rows = rows_for(handles, 3)
-    figure, axes = new_figure(0.75 + 0.4 * len(plot["rows"]), rows)
+    columns = columns_for(handles)
+    rows = rows_for(handles, columns)
+    figure, axes = new_figure(0.75 + 0.42 * len(plot["rows"]), rows)
     names = [row["name"] for row in plot["rows"]]
     ys = named_rows(axes, names, [PINK if row["family"] == "peer" else INK for row in plot["rows"]])
     for y, row in zip(ys, plot["rows"]):
@@ -188,20 +207,20 @@ def draw_latency(plot):
     axes.set_xlim(left=0)
     axes.grid(axis="x")
     axes.set_xlabel("p50, µs per launch")
-    legend_below(figure, handles, 3)
+    legend_below(figure, handles, columns)
     finish(figure, rows)
     return figure
 
 
 def draw_ladder(plot):
     bars = plot["bars"]
-    figure, axes = new_figure(0.75 + 0.45 * len(bars))
+    figure, axes = new_figure(0.75 + 0.48 * len(bars))
     ys = named_rows(axes, [bar["name"] for bar in bars], [INK] * len(bars))
     first = bars[0]["us"]
     for y, bar in zip(ys, bars):
         colour = FAMILY.get(bar["family"], OTHER_FAMILY)[0]
-        axes.barh(y, bar["us"], height=0.4, color=colour)
-        axes.annotate(f"{bar['us']:.2f} µs   {first / bar['us']:.2f}x", (bar["us"], y),
+        axes.barh(y - 0.06, bar["us"], height=0.38, color=colour)
+        axes.annotate(f"{bar['us']:.2f} µs, {first / bar['us']:.2f}x", (bar["us"], y - 0.06),
                       xytext=(5, 0), textcoords="offset points", va="center", fontsize=10)
     axes.set_xlim(0, max(bar["us"] for bar in bars) * 1.32)
     axes.grid(axis="x")
@@ -212,17 +231,13 @@ def draw_ladder(plot):
 
 def draw_error_speed(plot):
     look = looks(plot["points"])
-    best = {}
-    for point in plot["points"]:
-        if point["family"] != "peer" and point["x"] > best.get(point["family"], point)["x"]:
-            best[point["family"]] = point
-        best.setdefault(point["family"], point)
     families = [f for f in dict.fromkeys(p["family"] for p in plot["points"]) if f != "peer"]
     handles = [Line2D([], [], ls="", color=FAMILY.get(f, OTHER_FAMILY)[0],
                       marker=FAMILY.get(f, OTHER_FAMILY)[1], label=f) for f in families]
     handles += [Line2D([], [], ls="", color=look[p["name"]][0], marker=look[p["name"]][1],
                        label=label(p["name"])) for p in plot["points"] if p["family"] == "peer"]
-    rows = rows_for(handles, 4)
+    columns = columns_for(handles)
+    rows = rows_for(handles, columns)
     figure, axes = new_figure(3.4, rows)
     for point in plot["points"]:
         colour, marker, _ = look[point["name"]]
@@ -231,11 +246,19 @@ def draw_error_speed(plot):
     high = max(point["y"] for point in plot["points"])
     axes.set_yscale("log")
     axes.set_ylim(low / 2, high * 2)
+    if high / low > 20:
+        axes.yaxis.set_major_formatter(FuncFormatter(scientific))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        ticks = [m * 10.0**e for e in range(-12, 3) for m in (1, 2, 5)]
+        axes.yaxis.set_major_locator(FixedLocator([t for t in ticks if low / 2 <= t <= high * 2]))
+        axes.yaxis.set_major_formatter(FuncFormatter(scientific))
+        axes.yaxis.set_minor_locator(NullLocator())
     axes.set_xlim(0, max(point["x"] for point in plot["points"]) * 1.08)
     axes.grid()
     axes.set_xlabel("TFLOP/s (faster to the right)")
     axes.set_ylabel("relative L2 error (better below)")
-    legend_below(figure, handles, 4)
+    legend_below(figure, handles, columns)
     finish(figure, rows)
     return figure
 
@@ -260,17 +283,67 @@ def draw_timeline(plot):
     axes.set_yticks(range(len(warps)), [f"warp {warp}" for warp in warps])
     axes.tick_params(left=False)
     axes.spines["left"].set_visible(False)
-    axes.set_xlim(left=0)
+    # More spans than a phone can tell apart: the launch's first part stands for the rest.
+    busiest = max((sorted(s["start"] + s["cycles"] for s in spans if s["warp"] == warp)
+                   for warp in warps), key=len)
+    last = max(span["start"] + span["cycles"] for span in spans)
+    shown = busiest[MOST_SPANS] if len(busiest) > 1.5 * MOST_SPANS else last
+    axes.set_xlim(0, shown)
     axes.grid(axis="x")
-    axes.set_xlabel("cycles of the multiprocessor")
+    cut = f", the first {shown:.0f} of {last:.0f}" if shown < last else ""
+    axes.set_xlabel("cycles of the multiprocessor" + cut)
     figure.legend(handles=handles, loc="lower center", ncol=4, handlelength=1, handleheight=1,
                   columnspacing=1.2, borderaxespad=0.2)
     finish(figure, rows)
     return figure
 
 
+def draw_levels(plot, unit, has_model):
+    colours = [BLUE, RED, GREEN, PINK, ORANGE, SKY, GREY]
+    markers = ["o", "s", "D", "^", "v", "P", "X"]
+    handles = []
+    for i, level in enumerate(plot["levels"]):
+        handles.append(Line2D([], [], color=colours[i % 7], marker=markers[i % 7],
+                              label=f"2{superscript(level['level'])}"))
+    if has_model:
+        handles.append(Line2D([], [], color=SOFT, ls="--", label="model"))
+    columns = columns_for(handles)
+    rows = rows_for(handles, columns)
+    figure, axes = new_figure(3.5, rows)
+    lengths = sorted({point[0] for level in plot["levels"] for point in level["points"]})
+    for i, level in enumerate(plot["levels"]):
+        points = sorted(level["points"])
+        xs = [point[0] for point in points]
+        axes.plot(xs, [point[1] for point in points], color=colours[i % 7], marker=markers[i % 7],
+                  ms=5)
+        if has_model and all(point[2] is not None for point in points):
+            axes.plot(xs, [point[2] for point in points], color=SOFT, ls="--", lw=1.2)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(lengths[::max(1, math.ceil(len(lengths) / 7))]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(plain))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.grid(axis="y")
+    axes.set_xlabel("sequence length S")
+    axes.set_ylabel(unit)
+    legend_below(figure, handles, columns)
+    finish(figure, rows)
+    return figure
+
+
+def draw_scaling(plot):
+    return draw_levels(plot, "p50, µs per launch", has_model=True)
+
+
+def draw_memory(plot):
+    return draw_levels(plot, "MiB", has_model=False)
+
+
 DRAW = {"tflops": draw_tflops, "latency": draw_latency, "ladder": draw_ladder,
-        "error_speed": draw_error_speed, "timeline": draw_timeline}
+        "error_speed": draw_error_speed, "timeline": draw_timeline, "scaling": draw_scaling,
+        "memory": draw_memory}
 
 
 def themed(svg, stem):
