@@ -80,12 +80,11 @@ def style():
 def looks(entries):
     """(colour, marker, dash) of each named entry: its family's, or a peer's own."""
     out = {}
-    peers = 0
+    peers = sorted({entry["name"] for entry in entries if entry["family"] == "peer"})
     for entry in entries:
         if entry["family"] == "peer":
-            colour, marker = PEERS[peers % len(PEERS)]
+            colour, marker = PEERS[peers.index(entry["name"]) % len(PEERS)]
             out[entry["name"]] = (colour, marker, "--")
-            peers += 1
         else:
             colour, marker = FAMILY.get(entry["family"], OTHER_FAMILY)
             out[entry["name"]] = (colour, marker, "-")

@@ -1,4 +1,4 @@
-// fp8_sdpa_report: the run log, and the report table with its verdict.
+// fp8_sdpa_report --run-log: the run log; and the table against a peer with its verdict.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -45,7 +45,7 @@ TEST(PeerTable, HoldsTheRatiosAndOneVerdict) {
 class RunLogTool : public ToolTest {
  protected:
   Ran report(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.end(), {"--out", at("runs")});
+    arguments.insert(arguments.end(), {"--run-log", "--out", at("runs")});
     return run(FP8_SDPA_REPORT_BINARY, arguments);
   }
   void make_profile() const {
