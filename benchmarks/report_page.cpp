@@ -55,8 +55,8 @@ std::string microseconds(double us) {
 std::string times_text(double ratio) {
   return std::isfinite(ratio) ? format("%.2fx", ratio) : "-";
 }
-std::string error_text(double error) {
-  return std::isfinite(error) ? format("%.3g", error) : "not finite";
+std::string error_text(double error, const char* pattern) {
+  return std::isfinite(error) ? format(pattern, error) : "not finite";
 }
 
 const ReportCell* fastest(const ReportRun& run, const std::string& shape, const std::string& method,
@@ -251,9 +251,10 @@ Table errors(const ReportRun& run) {
               {},
               ""};
   for (const auto& [key, verdict] : run.verdicts) {
-    table.rows.push_back({key.first, key.second, error_text(verdict.max_abs_err),
-                          error_text(verdict.mean_abs_err), error_text(verdict.rel_l2),
-                          error_text(verdict.kernel_rel_l2),
+    table.rows.push_back({key.first, key.second, error_text(verdict.max_abs_err, "%.4f"),
+                          error_text(verdict.mean_abs_err, "%.4f"),
+                          error_text(verdict.rel_l2, "%.4f"),
+                          error_text(verdict.kernel_rel_l2, "%.2e"),
                           format("%d of %d", verdict.passed, verdict.judged)});
   }
   table.fold = format("%zu kernels and shapes of ", table.rows.size()) + as_code(run.folder);

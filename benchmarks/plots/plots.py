@@ -274,19 +274,20 @@ def draw_timeline(plot):
                for p in phases]
     rows = rows_for(handles, 4)
     figure, axes = new_figure(0.75 + 0.3 * len(warps), rows)
-    for phase in phases:
-        for i, warp in enumerate(warps):
-            bars = [(s["start"], s["cycles"]) for s in spans if s["warp"] == warp and s["phase"] == phase]
-            axes.broken_barh(bars, (i - 0.36, 0.72), facecolors=PHASE.get(phase, GREY), linewidth=0)
-    axes.set_ylim(len(warps) - 0.4, -0.6)
-    axes.set_yticks(range(len(warps)), [f"warp {warp}" for warp in warps])
-    axes.tick_params(left=False)
-    axes.spines["left"].set_visible(False)
     # More spans than a phone can tell apart: the launch's first part stands for the rest.
     busiest = max((sorted(s["start"] + s["cycles"] for s in spans if s["warp"] == warp)
                    for warp in warps), key=len)
     last = max(span["start"] + span["cycles"] for span in spans)
     shown = busiest[MOST_SPANS] if len(busiest) > 1.5 * MOST_SPANS else last
+    for phase in phases:
+        for i, warp in enumerate(warps):
+            bars = [(s["start"], s["cycles"]) for s in spans
+                    if s["warp"] == warp and s["phase"] == phase and s["start"] < shown]
+            axes.broken_barh(bars, (i - 0.36, 0.72), facecolors=PHASE.get(phase, GREY), linewidth=0)
+    axes.set_ylim(len(warps) - 0.4, -0.6)
+    axes.set_yticks(range(len(warps)), [f"warp {warp}" for warp in warps])
+    axes.tick_params(left=False)
+    axes.spines["left"].set_visible(False)
     axes.set_xlim(0, shown)
     axes.grid(axis="x")
     cut = f", the first {shown:.0f} of {last:.0f}" if shown < last else ""

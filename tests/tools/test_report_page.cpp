@@ -101,6 +101,20 @@ TEST_F(ReportPage, HtmlAndMarkdownAgreeWhateverTheNames) {
   EXPECT_EQ(row_with(of_html, {"`|`"}).at(1), "5.00");
 }
 
+TEST_F(ReportPage, ShowsTheLargestErrorOverTheSeeds) {
+  make_run("run", {{"fast", "mission", 10}, {"fast", "mission", 10, Method::kGraphWarm}});
+  edit("run/correctness_summary.json", [](json& summary) {
+    summary["results"][0]["max_abs_err"] = 0.0125;
+    summary["results"][1]["max_abs_err"] = 0.005;
+    summary["results"][1]["kernel_rel_l2"] = 2.5e-4;
+    summary["results"][1]["rel_l2"] = nullptr;
+  });
+  ASSERT_EQ(report({at("run")}).exit_code, 0);
+  EXPECT_EQ(row_with(rows_of_html(html()), {"fast", "mission"}),
+            (std::vector<std::string>{"fast", "mission", "0.0125", "0.0000", "not finite",
+                                      "2.50e-04", "2 of 2"}));
+}
+
 TEST_F(ReportPage, FetchesNothing) {
   make_run("run", with_peers());
   ASSERT_EQ(report({at("run")}).exit_code, 0);
