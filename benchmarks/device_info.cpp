@@ -1,6 +1,5 @@
 #include "benchmarks/device_info.hpp"
 
-#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -35,17 +34,14 @@ Result<DeviceInfo> describe(const Device& device) {
   info.sm_count = device.sm_count;
   int runtime = 0;
   int driver = 0;
-  constexpr int kBusIdBytes = 64;
-  std::array<char, kBusIdBytes> bus_id{};
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaRuntimeGetVersion(&runtime));
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaDriverGetVersion(&driver));
-  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaDeviceGetPCIBusId(bus_id.data(), kBusIdBytes, device.index));
   info.cuda_version = cuda_version_text(runtime);
   info.cuda_driver_version = cuda_version_text(driver);
-  if (auto report = query_nvml(bus_id.data()); report.ok()) {
-    info.nvml = *report;
+  if (const auto nvml = Nvml::open(device); nvml.ok()) {
+    info.nvml = nvml->report();
   } else {
-    info.note = "no clocks, power limit and driver version: " + report.status().message();
+    info.note = "no clocks, power limit and driver version: " + nvml.status().message();
   }
   return info;
 }

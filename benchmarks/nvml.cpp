@@ -4,6 +4,13 @@
 
 #include <array>
 #include <memory>
+#include <utility>
+
+#if FP8_SDPA_HAS_DEVICE
+#include <cuda_runtime_api.h>
+
+#include "gpu/cuda_check.hpp"
+#endif
 
 namespace fp8_sdpa::bench {
 namespace {
@@ -59,28 +66,79 @@ NvmlReport read_report(const Library& library, NvmlDevice device) {
 
 }  // namespace
 
-Result<NvmlReport> query_nvml(const std::string& pci_bus_id) {
-  const Library library(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL));
-  if (library == nullptr) return unsupported("libnvidia-ml.so.1 cannot be loaded");
+struct Nvml::Impl {
+  Library library;
+  NvmlDevice device = nullptr;
+  int (*shut_down)() = nullptr;
+  int (*throttle_reasons)(NvmlDevice, unsigned long long*) = nullptr;
+
+  ~Impl() { shut_down(); }
+};
+
+Nvml::Nvml(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Nvml::Nvml(Nvml&&) noexcept = default;
+Nvml& Nvml::operator=(Nvml&&) noexcept = default;
+Nvml::~Nvml() = default;
+
+Result<Nvml> Nvml::open(const std::string& pci_bus_id, const char* name) {
+  Library library(dlopen(name, RTLD_NOW | RTLD_LOCAL));
+  if (library == nullptr) return unsupported(std::string(name) + " cannot be loaded");
   const auto initialise = symbol<int()>(library, "nvmlInit_v2");
   const auto shut_down = symbol<int()>(library, "nvmlShutdown");
   const auto by_bus_id =
       symbol<int(const char*, NvmlDevice*)>(library, "nvmlDeviceGetHandleByPciBusId_v2");
   if (initialise == nullptr || shut_down == nullptr || by_bus_id == nullptr) {
-    return unsupported("libnvidia-ml.so.1 lacks nvmlInit_v2 or its companions");
+    return unsupported(std::string(name) + " lacks nvmlInit_v2 or its companions");
   }
   if (const int error = initialise(); error != kNvmlSuccess) {
     return unsupported("nvmlInit_v2 failed with error " + std::to_string(error));
   }
   NvmlDevice device = nullptr;
-  const int error = by_bus_id(pci_bus_id.c_str(), &device);
-  const NvmlReport report = error == kNvmlSuccess ? read_report(library, device) : NvmlReport{};
-  shut_down();
-  if (error != kNvmlSuccess) {
+  if (const int error = by_bus_id(pci_bus_id.c_str(), &device); error != kNvmlSuccess) {
+    shut_down();
     return unsupported("NVML does not know the device at " + pci_bus_id + ": error " +
                        std::to_string(error));
   }
-  return report;
+  // The function's name since R535, and before.
+  using Reasons = int(NvmlDevice, unsigned long long*);
+  auto* reasons = symbol<Reasons>(library, "nvmlDeviceGetCurrentClocksEventReasons");
+  if (reasons == nullptr) {
+    reasons = symbol<Reasons>(library, "nvmlDeviceGetCurrentClocksThrottleReasons");
+  }
+  auto impl = std::make_unique<Impl>();
+  impl->library = std::move(library);
+  impl->device = device;
+  impl->shut_down = shut_down;
+  impl->throttle_reasons = reasons;
+  return Nvml(std::move(impl));
+}
+
+#if FP8_SDPA_HAS_DEVICE
+Result<Nvml> Nvml::open(const Device& device) {
+  if (device.backend != Backend::kDevice) return unsupported("the host executor has no clocks");
+  constexpr int kBusIdBytes = 64;
+  std::array<char, kBusIdBytes> bus_id{};
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaDeviceGetPCIBusId(bus_id.data(), kBusIdBytes, device.index));
+  return open(std::string(bus_id.data()));
+}
+#else
+Result<Nvml> Nvml::open(const Device&) {
+  return unsupported("this build has no device code");
+}
+#endif
+
+NvmlReport Nvml::report() const { return read_report(impl_->library, impl_->device); }
+
+ClockReading Nvml::read_clocks() const {
+  ClockReading reading;
+  reading.sm_clock_mhz =
+      clock(impl_->library, "nvmlDeviceGetClockInfo", impl_->device, kNvmlClockSm);
+  unsigned long long reasons = 0;
+  if (impl_->throttle_reasons != nullptr &&
+      impl_->throttle_reasons(impl_->device, &reasons) == kNvmlSuccess) {
+    reading.throttle_reasons = reasons;
+  }
+  return reading;
 }
 
 }  // namespace fp8_sdpa::bench

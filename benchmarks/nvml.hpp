@@ -1,10 +1,13 @@
-// Clocks, power limit and driver version, from the NVIDIA Management Library where it can be
-// loaded.
+// Clocks, throttle reasons, power limit and driver version, from the NVIDIA Management Library where
+// it can be loaded.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "benchmarks/repetitions.hpp"
+#include "fp8_sdpa/device.hpp"
 #include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::bench {
@@ -19,8 +22,29 @@ struct NvmlReport {
   std::optional<double> power_limit_watts;  ///< the enforced limit
 };
 
-/// Asks NVML about the device at this PCI bus id ("0000:01:00.0"). The library is loaded when this
-/// is called, never linked: kUnsupported, with the reason, on a machine without it.
-Result<NvmlReport> query_nvml(const std::string& pci_bus_id);
+inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
+
+/// NVML, opened for one device. The library is loaded when this is made, never linked.
+class Nvml {
+ public:
+  /// The device at this PCI bus id ("0000:01:00.0"). kUnsupported, with the reason, on a machine
+  /// without the library.
+  static Result<Nvml> open(const std::string& pci_bus_id, const char* library = kNvmlLibrary);
+  /// The same of a CUDA device. kUnsupported for the host executor.
+  static Result<Nvml> open(const Device& device);
+
+  Nvml(Nvml&&) noexcept;
+  Nvml& operator=(Nvml&&) noexcept;
+  ~Nvml();
+
+  NvmlReport report() const;
+  /// The SM clock and why it is not higher, now.
+  ClockReading read_clocks() const;
+
+ private:
+  struct Impl;
+  explicit Nvml(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace fp8_sdpa::bench

@@ -82,11 +82,38 @@ Status add_gate_verdicts(const json& perf, const std::string& schema_folder, Per
   return {};
 }
 
-Result<PerfFile> read_baseline(const std::string& path, const std::string& schema_folder) {
-  const auto document = read_result_file(path, "perf_baseline", schema_folder);
+SeriesTimes times_of(const Summary& summary) {
+  return {summary.p50, summary.p90, summary.mean, summary.std};
+}
+
+/// Reads a result's repetitions; false where they are not its samples, each once and in order.
+bool read_repetitions(const json& result, PerfSeries& series) {
+  const auto samples = result.at("samples_us").get<std::vector<double>>();
+  series.samples = static_cast<int>(samples.size());
+  if (!result.contains("repetitions")) return true;  // version 1
+  series.marked_samples = result.at("marked_samples");
+  int next = 0;
+  for (const json& entry : result.at("repetitions")) {
+    const Repetition range = {entry.at("first_sample"), entry.at("samples"), {}};
+    if (range.first_sample != next || range.samples > series.samples - next) return false;
+    next += range.samples;
+    RepetitionTimes repetition;
+    repetition.samples_us = samples_of(samples, range);
+    repetition.times = times_of(summarise(repetition.samples_us));
+    const json& clock = entry.at("sm_clock_mhz");
+    if (clock.is_number()) repetition.sm_clock_mhz = clock.get<double>();
+    series.repetitions.push_back(std::move(repetition));
+  }
+  return next == series.samples;
+}
+
+Result<PerfFile> read_baseline(const json& read, const std::string& path,
+                               const std::string& schema_folder) {
+  const auto document = read_result_file(path, perf_schema_of(read), schema_folder);
   if (!document.ok()) return document.status();
   PerfFile file;
   file.path = path;
+  file.schema_version = document->at("schema_version");
   file.backend = document->at("backend");
   if (document->at("device").is_object()) file.device = document->at("/device/name"_json_pointer);
   file.timestamp = document->at("timestamp");
@@ -101,6 +128,11 @@ Result<PerfFile> read_baseline(const std::string& path, const std::string& schem
     series.times = {result.at("p50_us"), result.at("p90_us"), result.at("mean_us"),
                     result.at("std_us")};
     series.interleaved = result.at("interleaved");
+    if (!read_repetitions(result, series)) {
+      return refused(path, "/results/" + std::to_string(file.series.size()) +
+                               "/repetitions: expected all samples of samples_us, each once and "
+                               "in order");
+    }
     if (file.find(series.variant, series.shape, series.method) != nullptr) {
       return refused(path, "/results/" + std::to_string(file.series.size()) + ": " +
                                series.variant + " on " + series.shape + " by " + series.method +
@@ -198,11 +230,36 @@ Status add_run(const json& run, const std::string& place, PerfFile& file,
                              read("std_us", true)};
   if (!status.ok()) return status;
   ++count;
+  RepetitionTimes repetition{times, std::nullopt, {}};
+  const json clock = run.value("sm_clock_mhz", json());
+  if (clock.is_number()) repetition.sm_clock_mhz = clock.get<double>();
+  at->repetitions.push_back(std::move(repetition));
+  const json iterations = run.value("iterations", json());
+  if (iterations.is_number_integer()) at->samples += iterations.get<int>();
   for (double SeriesTimes::*field :
        {&SeriesTimes::p50, &SeriesTimes::p90, &SeriesTimes::mean, &SeriesTimes::std}) {
     at->times.*field += (times.*field - at->times.*field) / count;
   }
   return {};
+}
+
+/// Google Benchmark's file has no marks of its own; the rule is the same (repetitions.hpp).
+void mark_slow_repetitions(PerfFile& file) {
+  std::vector<double> clocks;
+  for (const PerfSeries& series : file.series) {
+    for (const RepetitionTimes& repetition : series.repetitions) {
+      if (repetition.sm_clock_mhz) clocks.push_back(*repetition.sm_clock_mhz);
+    }
+  }
+  const auto expected = expected_clock(std::move(clocks));
+  for (PerfSeries& series : file.series) {
+    const int each = series.samples / std::max(1, static_cast<int>(series.repetitions.size()));
+    for (const RepetitionTimes& repetition : series.repetitions) {
+      if (repetition.sm_clock_mhz && *repetition.sm_clock_mhz < kClockShare * *expected) {
+        series.marked_samples += each;
+      }
+    }
+  }
 }
 
 Result<PerfFile> read_google_benchmark(const json& document, const std::string& path) {
@@ -226,10 +283,21 @@ Result<PerfFile> read_google_benchmark(const json& document, const std::string& 
   if (file.series.empty()) {
     return refused(path, "/benchmarks: no forward/VARIANT/SHAPE, expected measured series");
   }
+  const bool in_turns = context_text(document, "random_interleaving") == "true";
+  for (PerfSeries& series : file.series) series.interleaved = in_turns;
+  mark_slow_repetitions(file);
   return file;
 }
 
 }  // namespace
+
+std::optional<double> sm_clock_of(const PerfSeries& series) {
+  std::vector<double> clocks;
+  for (const RepetitionTimes& repetition : series.repetitions) {
+    if (repetition.sm_clock_mhz) clocks.push_back(*repetition.sm_clock_mhz);
+  }
+  return expected_clock(std::move(clocks));
+}
 
 const PerfSeries* PerfFile::find(const std::string& variant, const std::string& shape,
                                  const std::string& method) const {
@@ -267,7 +335,7 @@ Result<PerfFile> read_perf_file(const std::string& path, const std::string& sche
     return refused(file,
                    "neither a " + std::string(kPerfFile) + " nor a file that fp8_sdpa_bench wrote");
   }
-  return read_baseline(file, schema_folder);
+  return read_baseline(*document, file, schema_folder);
 }
 
 }  // namespace fp8_sdpa::bench

@@ -1,6 +1,7 @@
 // Reads measured times back: perf_baseline.json of the runner, or what Google Benchmark wrote.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,13 @@ struct SeriesTimes {
   double std = 0;
 };
 
+/// One repetition of a series: what a statistical test counts as one observation.
+struct RepetitionTimes {
+  SeriesTimes times;
+  std::optional<double> sm_clock_mhz;
+  std::vector<double> samples_us;  ///< empty in Google Benchmark's file
+};
+
 /// One (variant, shape, method), measured.
 struct PerfSeries {
   std::string variant;
@@ -25,12 +33,16 @@ struct PerfSeries {
   std::string size;    ///< "B=1 H=8 ..."; empty where the file does not say
   SeriesTimes times;
   bool interleaved = false;
+  std::vector<RepetitionTimes> repetitions;  ///< in time's order; none in a file of version 1
+  int samples = 0;
+  int marked_samples = 0;    ///< taken below the expected clock (repetitions.hpp)
   std::string gate_failure;  ///< empty: every gate of every seed passed
 };
 
 /// A file of measured times, and what the gates said of them.
 struct PerfFile {
   std::string path;
+  int schema_version = 0;  ///< of a perf_baseline.json; 0 of a file of Google Benchmark
   std::string backend;
   std::string device;  ///< its name; empty on the host backend
   std::string timestamp;
@@ -45,9 +57,12 @@ struct PerfFile {
   std::vector<std::string> shapes(const std::string& variant, const std::string& method) const;
 };
 
+/// The median of a series' known SM clocks; empty where there is none.
+std::optional<double> sm_clock_of(const PerfSeries& series);
+
 /// Reads a file, or the perf_baseline.json of a folder. kInvalidArgument, in one line with the
-/// file and the place, for what is neither kind, of another schema version, not of its schema,
-/// holds one series twice or none at all.
+/// file and the place, for what is neither kind, of an unknown schema version, not of its schema,
+/// holds one series twice or none at all, or repetitions that are not all of their samples.
 ///
 /// The verdict on a perf_baseline.json is the correctness_summary.json's beside it, which must be
 /// of the same run. Google Benchmark's file is its own: a series that failed ended with an error

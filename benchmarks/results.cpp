@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "benchmarks/bootstrap.hpp"
 #include "benchmarks/result_directory.hpp"
 #include "benchmarks/selection.hpp"
 
@@ -83,10 +84,38 @@ json to_json(const CorrectnessRecord& record) {
   return out;
 }
 
-json to_json(const PerfRecord& record) {
+json to_json(const Repetition& repetition, const std::optional<double>& expected_mhz) {
+  const auto& [sm_clock, reasons] = repetition.clocks;
+  const auto below = below_expected_clock(repetition, expected_mhz);
+  return {
+      {"first_sample", repetition.first_sample},
+      {"samples", repetition.samples},
+      {"sm_clock_mhz", sm_clock ? json(*sm_clock) : json()},
+      {"throttle_reasons", reasons ? json(throttle_names(*reasons)) : json()},
+      {"below_expected_clock", below ? json(*below) : json()},
+  };
+}
+
+/// The interval of the median, by whole repetitions: samples of one are alike.
+json median_interval(const PerfRecord& record) {
+  BootstrapOptions options;
+  options.seed = record.seed;
+  if (!record.repetitions.empty()) {
+    options.block = static_cast<std::size_t>(record.repetitions.front().samples);
+  }
+  const auto interval = bootstrap_median_interval(record.samples_us, options);
+  if (!interval.ok()) return nullptr;
+  return {interval->low, interval->high};
+}
+
+json to_json(const PerfRecord& record, const std::optional<double>& expected_mhz) {
   constexpr double kMicroseconds = 1e6;
   constexpr double kTera = 1e12;
   const Summary summary = summarise(record.samples_us);
+  json repetitions = json::array();
+  for (const Repetition& repetition : record.repetitions) {
+    repetitions.push_back(to_json(repetition, expected_mhz));
+  }
   json out = shape_fields(record.shape);
   out.update({
       {"seed", record.seed},
@@ -103,6 +132,9 @@ json to_json(const PerfRecord& record) {
       {"tflops", flop_count(record.shape) / (summary.p50 / kMicroseconds) / kTera},
       {"samples_us", record.samples_us},
       {"interleaved", record.interleaved},
+      {"p50_interval_us", median_interval(record)},
+      {"repetitions", std::move(repetitions)},
+      {"marked_samples", marked_samples(record.repetitions, expected_mhz)},
   });
   return out;
 }
@@ -150,10 +182,23 @@ json correctness_summary(const RunInfo& run, const std::vector<CorrectnessRecord
   return out;
 }
 
+std::optional<double> expected_clock(const std::vector<PerfRecord>& records) {
+  std::vector<double> clocks;
+  for (const PerfRecord& record : records) {
+    for (const Repetition& repetition : record.repetitions) {
+      if (repetition.clocks.sm_clock_mhz) clocks.push_back(*repetition.clocks.sm_clock_mhz);
+    }
+  }
+  return expected_clock(std::move(clocks));
+}
+
 json perf_baseline(const RunInfo& run, const std::vector<PerfRecord>& records) {
   json out = header(run);
+  out["schema_version"] = kPerfSchemaVersion;
+  const auto expected = expected_clock(records);
+  out["expected_sm_clock_mhz"] = expected ? json(*expected) : json();
   out["results"] = json::array();
-  for (const PerfRecord& record : records) out["results"].push_back(to_json(record));
+  for (const PerfRecord& record : records) out["results"].push_back(to_json(record, expected));
   return out;
 }
 

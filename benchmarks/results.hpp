@@ -13,6 +13,7 @@
 #include "benchmarks/build_info.hpp"
 #include "benchmarks/device_info.hpp"
 #include "benchmarks/ptxas_report.hpp"
+#include "benchmarks/repetitions.hpp"
 #include "benchmarks/stats.hpp"
 #include "fp8_sdpa/variant.hpp"
 #include "reference/check.hpp"
@@ -21,6 +22,8 @@
 namespace fp8_sdpa::bench {
 
 inline constexpr int kResultSchemaVersion = 1;
+/// Of perf_baseline.json. 2: repetitions with their clocks, and the interval of the median.
+inline constexpr int kPerfSchemaVersion = 2;
 inline constexpr const char* kBuildMetaFile = "build_meta.json";
 inline constexpr const char* kCorrectnessFile = "correctness_summary.json";
 inline constexpr const char* kPerfFile = "perf_baseline.json";
@@ -66,7 +69,11 @@ struct PerfRecord {
   int warmup_iters = 0;
   std::vector<double> samples_us;
   bool interleaved = false;  ///< sampled in turns with other variants (benchmarks/interleave.hpp)
+  std::vector<Repetition> repetitions;  ///< of samples_us, in time's order
 };
+
+/// The median of the SM clocks of all repetitions: what the run's samples are expected at.
+std::optional<double> expected_clock(const std::vector<PerfRecord>& records);
 
 /// Floating-point operations of one launch: 4 * B * H * S_q * S_kv * D, halved for a causal mask.
 double flop_count(const reference::Shape& shape);
@@ -80,7 +87,7 @@ nlohmann::json build_meta(const RunInfo& run, const PtxasReport& ptxas,
 nlohmann::json correctness_summary(const RunInfo& run,
                                    const std::vector<CorrectnessRecord>& records);
 
-/// perf_baseline.json.
+/// perf_baseline.json. Repetitions below the expected clock of all records are marked.
 nlohmann::json perf_baseline(const RunInfo& run, const std::vector<PerfRecord>& records);
 
 }  // namespace fp8_sdpa::bench

@@ -11,7 +11,9 @@
 #include "benchmarks/phase.hpp"
 #include "benchmarks/report.hpp"
 #include "benchmarks/result_directory.hpp"
+#include "benchmarks/roofline.hpp"
 #include "benchmarks/runner.hpp"
+#include "benchmarks/text.hpp"
 
 namespace {
 
@@ -62,6 +64,10 @@ void print_opening(const RunRequest& request, const RunInfo& run,
   print_line("backend: " + std::string(name_of(run.backend)) + " (" + request.choice.device.name +
              ")" + (run.device ? "" : ": " + request.choice.no_gpu_reason));
   if (run.device && !run.device->note.empty()) print_line("note: " + run.device->note);
+  if (const std::string note = roofline_note(request.choice.device);
+      request.performance && !note.empty()) {
+    print_line("note: " + note);
+  }
   for (const std::string& note : request.notes) print_line("note: " + note);
   for (const Declined& pair : declined) {
     print_line("note: " + std::string(pair.variant->name) + " declines " + pair.shape + ": " +
@@ -79,6 +85,25 @@ Status write_results(ResultDirectory& directory, const RunInfo& run, const RunRe
   if (Status s = directory.write(kCorrectnessFile, summary); !s.ok()) return s;
   if (!request.performance) return {};
   return directory.write(kPerfFile, perf_baseline(run, results.perf));
+}
+
+/// What the clocks say of the samples: which were taken below the expected clock.
+std::vector<std::string> clock_notes(const RunInfo& run, const std::vector<PerfRecord>& records) {
+  std::vector<std::string> notes;
+  if (records.empty() || !run.device) return notes;
+  const auto expected = expected_clock(records);
+  if (!expected) return {"no clocks of the samples: none is marked"};
+  std::size_t samples = 0;
+  int marked = 0;
+  for (const PerfRecord& record : records) {
+    samples += record.samples_us.size();
+    marked += marked_samples(record.repetitions, expected);
+  }
+  notes.push_back(format("%d of %zu samples are marked: their SM clock was below %.0f %% of %.0f MHz",
+                         marked, samples, 100 * kClockShare, *expected));
+  const std::string slow = slow_run_note(expected, run.device->nvml.sm_clock_max_mhz);
+  if (!slow.empty()) notes.push_back(slow);
+  return notes;
 }
 
 int run_tool(int argc, char** argv) {
@@ -114,6 +139,7 @@ int run_tool(int argc, char** argv) {
   if (!request->performance) {
     print_line("performance skipped: " + request->no_performance_reason);
   }
+  for (const std::string& note : clock_notes(*run, results->perf)) print_line("note: " + note);
   std::printf("\n%s\n", closing_table(results->correctness, results->perf).c_str());
   print_line("results: " + directory->path());
   print_line(verdict_line(results->correctness));

@@ -61,7 +61,10 @@ Status resolve_variants(const RunnerOptions& options, const Environment& environ
 }
 
 void resolve_performance(const RunnerOptions& options, RunRequest& request) {
+  // An asked number is that number; the configuration's is the least.
+  constexpr int kAtMostTimes = 4;
   request.timed_iters = options.iters.value_or(request.config.timing.timed_iters);
+  request.max_timed_iters = request.timed_iters * (options.iters ? 1 : kAtMostTimes);
   if (request.choice.device.backend == Backend::kHost) {
     request.no_performance_reason = request.choice.no_gpu_reason;
   } else if (options.iters == 0) {
@@ -90,7 +93,7 @@ Result<RunnerOptions> parse_runner_options(int argc, const char* const* argv) {
   line.add("--seeds", options.seeds, "Comma-separated; default: the configuration's");
   line.add("--variants", options.variants,
            "Names, globs or all; default: the variant that the toggles pick");
-  line.add("--iters", options.iters, "Timed launches; 0: gates only").between(0, kMaxIters);
+  line.add("--iters", options.iters, "Timed launches, exactly; 0: gates only").between(0, kMaxIters);
   line.add("--config", options.config, "Configuration file");
   Option qkv = line.add("--qkv", options.qkv, "Judge Q, K, V of this safetensors file");
   line.add("--qkv-layout", options.qkv_layout, "Layout of its tensors: bhsd or bshd")

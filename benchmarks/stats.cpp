@@ -34,4 +34,15 @@ Summary summarise(std::vector<double> samples) {
           samples.size() > 1 ? std::sqrt(squares / (count - 1)) : 0.0, samples.front()};
 }
 
+double relative_standard_error(const std::vector<double>& samples) {
+  if (samples.size() < 2) return std::numeric_limits<double>::quiet_NaN();
+  const Summary summary = summarise(samples);
+  return summary.std / std::sqrt(static_cast<double>(samples.size())) / std::abs(summary.mean);
+}
+
+bool StoppingRule::enough(const std::vector<double>& samples) const {
+  if (samples.size() >= max_samples) return true;
+  return samples.size() >= min_samples && relative_standard_error(samples) <= target;
+}
+
 }  // namespace fp8_sdpa::bench

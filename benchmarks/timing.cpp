@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "benchmarks/interleave.hpp"
-#include "benchmarks/phase.hpp"
+#include "benchmarks/measurement.hpp"
+#include "benchmarks/nvml.hpp"
+#include "benchmarks/roofline.hpp"
 #include "benchmarks/runner.hpp"
 #include "benchmarks/timer.hpp"
 #include "benchmarks/workload.hpp"
@@ -36,38 +37,27 @@ class Group {
   }
 
   /// Appends one record for each variant.
-  Failure time(Method method, std::vector<PerfRecord>& records) const {
+  Failure time(Method method, const Nvml* nvml, std::vector<PerfRecord>& records) const {
     std::vector<LaunchTimer> timers;
     for (int i = 0; i < count(); ++i) {
-      const Phase phase(kPhaseWarmUp);
       auto timer = LaunchTimer::make(plans_[static_cast<std::size_t>(i)], method);
       if (!timer.ok()) return {timer.status(), i};
-      if (Status s = timer->warm_up(plan_.warmup_iters); !s.ok()) return {s, i};
       timers.push_back(std::move(*timer));
     }
-    if (Failure f = check_outputs(timers); !f.status.ok()) return f;
+    MeasurementPlan plan;
+    plan.warmup_iters = plan_.warmup_iters;
+    plan.min_samples = plan_.timed_iters;
+    plan.max_samples = plan_.max_timed_iters;
     // A graph of many launches warms itself up.
-    const bool warm_each = count() > 1 && method != Method::kGraphWarm;
-    int last = 0;
-    auto taken = sample_interleaved(count(), plan_.timed_iters, data_.seed,
-                                    [&](int index) -> Result<double> {
-                                      last = index;
-                                      LaunchTimer& timer = timers[static_cast<std::size_t>(index)];
-                                      if (warm_each) {
-                                        const Phase phase(kPhaseWarmUp);
-                                        if (Status s = timer.warm_up(1); !s.ok()) return s;
-                                      }
-                                      const Phase phase(kPhaseTiming);
-                                      return timer.sample_us();
-                                    });
-    if (!taken.status.ok()) return {taken.status, taken.failed};
-    // What the timing itself left, before anything else writes O.
-    if (Failure f = compare_output(last); !f.status.ok()) return f;
-    if (Failure f = check_outputs(timers); !f.status.ok()) return f;
+    plan.warm_each = count() > 1 && method != Method::kGraphWarm;
+    plan.seed = data_.seed;
+    auto measured = measure(bench_of(timers, nvml), plan);
+    if (!measured.status.ok()) return {measured.status, measured.failed};
     for (int i = 0; i < count(); ++i) {
       records.push_back({data_.shape, data_.seed, std::string(at(i).variant->name), method,
                          plan_.warmup_iters,
-                         std::move(taken.samples_us[static_cast<std::size_t>(i)]), count() > 1});
+                         std::move(measured.samples_us[static_cast<std::size_t>(i)]), count() > 1,
+                         measured.repetitions});
     }
     return {};
   }
@@ -76,24 +66,26 @@ class Group {
   int count() const { return static_cast<int>(variants_.size()); }
   const TimedVariant& at(int index) const { return variants_[static_cast<std::size_t>(index)]; }
 
-  Failure compare_output(int index) const {
-    const auto output = workload_.output();
-    if (!output.ok()) return {output.status(), index};
-    if (*output == *at(index).judged) return {};
-    return {{StatusCode::kExecutorError,
-             "the timed run's output differs from the one that the gates judged"},
-            index};
+  Bench bench_of(std::vector<LaunchTimer>& timers, const Nvml* nvml) const {
+    const auto timer = [&timers](int index) -> LaunchTimer& {
+      return timers[static_cast<std::size_t>(index)];
+    };
+    Bench bench;
+    bench.count = count();
+    bench.warm_up = [timer](int index, int launches) { return timer(index).warm_up(launches); };
+    bench.sample_us = [timer](int index) { return timer(index).sample_us(); };
+    bench.poison = [this] { return workload_.poison(); };
+    bench.check_output = [this](int index) { return compare_output(index); };
+    bench.read_clocks = [nvml] { return nvml == nullptr ? ClockReading{} : nvml->read_clocks(); };
+    return bench;
   }
 
-  /// All variants write one O, so each runs anew, as it was timed, to be looked at.
-  Failure check_outputs(std::vector<LaunchTimer>& timers) const {
-    for (int i = 0; i < count(); ++i) {
-      if (Status s = workload_.poison(); !s.ok()) return {s, i};
-      const auto sample = timers[static_cast<std::size_t>(i)].sample_us();
-      if (!sample.ok()) return {sample.status(), i};
-      if (Failure f = compare_output(i); !f.status.ok()) return f;
-    }
-    return {};
+  Status compare_output(int index) const {
+    const auto output = workload_.output();
+    if (!output.ok()) return output.status();
+    if (*output == *at(index).judged) return {};
+    return {StatusCode::kExecutorError,
+            "the timed run's output differs from the one that the gates judged"};
   }
 
   const std::vector<TimedVariant>& variants_;
@@ -104,27 +96,49 @@ class Group {
 };
 
 Failure time_group(const std::vector<TimedVariant>& variants, const CaseData& data,
-                   const Workload& workload, const TimingPlan& plan,
+                   const Workload& workload, const TimingPlan& plan, const Nvml* nvml,
                    std::vector<PerfRecord>& records) {
   Group group(variants, data, workload, plan);
   if (Failure f = group.set_up(); !f.status.ok()) return f;
   for (const Method method : {Method::kEventsWarm, Method::kEventsCold, Method::kGraphWarm}) {
-    if (Failure f = group.time(method, records); !f.status.ok()) return f;
+    if (Failure f = group.time(method, nvml, records); !f.status.ok()) return f;
   }
   return {};
 }
 
 }  // namespace
 
+void reject_above_roofline(const std::vector<TimedVariant>& variants, const Device& device,
+                           TimingResults& results) {
+  for (const TimedVariant& timed : variants) {
+    const auto is_own = [&](const PerfRecord& r) { return r.variant == timed.variant->name; };
+    for (const PerfRecord& record : results.records) {
+      if (!is_own(record)) continue;
+      if (Status status = check_roofline(record, device); !status.ok()) {
+        results.failed.emplace_back(timed.variant, std::move(status));
+        break;
+      }
+    }
+    if (!results.failed.empty() && results.failed.back().first == timed.variant) {
+      std::erase_if(results.records, is_own);
+    }
+  }
+}
+
 Result<TimingResults> time_variants(std::vector<TimedVariant> variants, const CaseData& data,
                                     const Device& device, const TimingPlan& plan) {
   TimingResults results;
   const auto workload = Workload::make(data, device);
   if (!workload.ok()) return workload.status();
+  const auto nvml = Nvml::open(device);
   while (!variants.empty()) {
     results.records.clear();
-    const Failure failure = time_group(variants, data, *workload, plan, results.records);
-    if (failure.status.ok()) return results;
+    const Failure failure =
+        time_group(variants, data, *workload, plan, nvml.ok() ? &*nvml : nullptr, results.records);
+    if (failure.status.ok()) {
+      reject_above_roofline(variants, device, results);
+      return results;
+    }
     if (!is_kernel_error(failure.status)) return failure.status;
     // The others are timed anew, without it.
     const auto culprit = variants.begin() + failure.index;

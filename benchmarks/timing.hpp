@@ -21,20 +21,26 @@ struct TimedVariant {
 struct TimingPlan {
   int warmup_iters = 0;
   int timed_iters = 0;
+  int max_timed_iters = 0;  ///< at most, where the times are not quiet by then (measurement.hpp)
 };
 
 /// What came of it: a record for each (variant, method), and the variants whose kernels ended in
-/// an error or whose output was not, bit by bit, what the gates had judged.
+/// an error, whose output was not, bit by bit, what the gates had judged, or whose time cannot be.
 struct TimingResults {
   std::vector<PerfRecord> records;
   std::vector<std::pair<const Variant*, Status>> failed;
 };
 
+/// Takes out of the results every variant with a record above the device's roofline (roofline.hpp),
+/// and counts it among those that failed.
+void reject_above_roofline(const std::vector<TimedVariant>& variants, const Device& device,
+                           TimingResults& results);
+
 /// Times variants on one case by every method: on the same tensors, their samples taken in turns in
-/// a random order (interleave.hpp; seeded by the case). Where there are several, each sample is
+/// a random order (measurement.hpp; seeded by the case). Where there are several, each sample is
 /// preceded by an untimed launch of the same variant, so that its code is as warm as on its own. O
-/// must be what the gates have judged, before the timing and after it. A Status means that the run
-/// cannot go on.
+/// must be what the gates have judged, before the timing and after it. Clocks are read where NVML
+/// is. A Status means that the run cannot go on.
 Result<TimingResults> time_variants(std::vector<TimedVariant> variants,
                                     const reference::CaseData& data, const Device& device,
                                     const TimingPlan& plan);

@@ -26,6 +26,11 @@ json member(const json& document, const char* pointer) {
   return document.contains(at) ? document.at(at) : json();
 }
 
+/// The version of the files that a schema is for.
+int version_of(const std::string& schema_name) {
+  return schema_name == kPerfSchema ? kPerfSchemaVersion : kResultSchemaVersion;
+}
+
 /// Every finding, innermost places included, on one line.
 std::string findings(valijson::ValidationResults& results) {
   std::string out;
@@ -53,14 +58,18 @@ Result<json> read_result_file(const std::string& path, const std::string& schema
   if (!document.ok()) return document.status();
   // First and by its name: to a file of another version the rest of the schema says nothing.
   const json version = member(*document, "/schema_version");
-  if (version != kResultSchemaVersion) {
+  if (const int expected = version_of(schema_name); version != expected) {
     return invalid_argument(one_line(path) + ": /schema_version: got " + version.dump() +
-                            ", expected " + std::to_string(kResultSchemaVersion));
+                            ", expected " + std::to_string(expected));
   }
   const Result<json> schema = read_json(schema_folder + "/" + schema_name + ".schema.json");
   if (!schema.ok()) return schema.status();
   if (Status status = validate_document(*document, *schema, path); !status.ok()) return status;
   return document;
+}
+
+const char* perf_schema_of(const json& document) {
+  return member(document, "/schema_version") == 1 ? kPerfSchemaVersion1 : kPerfSchema;
 }
 
 Status validate_document(const json& document, const json& schema, const std::string& name) {
@@ -116,9 +125,14 @@ Status validate_by_name(const std::string& file, const std::string& schema_folde
   const std::filesystem::path path(file);
   for (const char* known :
        {kBuildMetaFile, kCorrectnessFile, kPerfFile, kEliteFile, kProfileVerdictFile}) {
-    if (path.filename() == known) {
-      return validate(file, schema_folder + "/" + path.stem().string() + ".schema.json");
+    if (path.filename() != known) continue;
+    std::string name = path.stem().string();
+    if (name == kPerfSchema) {
+      const Result<json> document = read_json(file);
+      if (!document.ok()) return document.status();
+      name = perf_schema_of(*document);
     }
+    return validate(file, schema_folder + "/" + name + ".schema.json");
   }
   const Result<json> document = read_json(file);
   if (!document.ok()) return document.status();
