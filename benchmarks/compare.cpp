@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "benchmarks/comparable.hpp"
 #include "benchmarks/text.hpp"
 #include "reference/text.hpp"
 
@@ -113,6 +114,10 @@ double ratio(double old_time, double new_time) {
   return new_time > 0 ? old_time / new_time : std::numeric_limits<double>::quiet_NaN();
 }
 
+bool both_passed(const ComparedSeries& series) {
+  return series.old_series->gate_failure.empty() && series.new_series->gate_failure.empty();
+}
+
 /// Appends the series of one shape: the judged method, and those that both files have beside it.
 Status append_series(const PerfFile& old_file, const PerfFile& new_file, const std::string& shape,
                      const CompareOptions& options, ComparedPair& pair) {
@@ -124,9 +129,13 @@ Status append_series(const PerfFile& old_file, const PerfFile& new_file, const s
       return refused(new_file, "shape " + shape + " is " + to->size + ", expected " + from.size +
                                    " as in " + one_line(old_file.path));
     }
-    ComparedSeries compared{&from, to, {}, from.method == options.method};
+    ComparedSeries compared{&from, to, {}, from.method == options.method, {}};
     // Of a series whose gates failed there may be no times at all.
-    if (from.gate_failure.empty() && to->gate_failure.empty()) {
+    if (both_passed(compared)) {
+      if (compared.judged) {
+        Status status = check_measurement(old_file, new_file, from, *to);
+        if (!status.ok()) return status;
+      }
       for (const Statistic& s : kStatistics) {
         compared.speedup.*s.speedup = ratio(from.times.*s.time, to->times.*s.time);
       }
@@ -146,6 +155,34 @@ void take_means(ComparedPair& pair) {
         std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
     pair.geometric.*s.speedup = geometric_mean(values);
   }
+}
+
+std::vector<double> values_of(const PerfSeries& series, const Statistic& statistic) {
+  std::vector<double> values;
+  for (const RepetitionTimes& r : series.repetitions) values.push_back(r.times.*statistic.time);
+  return values;
+}
+
+/// Asks the repetitions of every judged series, of all pairs together: the correction for many
+/// questions must know of all of them.
+Status test_cases(const CompareOptions& options, std::vector<ComparedPair>& pairs) {
+  std::vector<Case> cases;
+  std::vector<StatisticResult*> asked;
+  for (ComparedPair& pair : pairs) {
+    for (ComparedSeries& series : pair.series) {
+      if (!series.judged || !both_passed(series)) continue;
+      for (const Statistic& s : kStatistics) {
+        if (!contains(options.by, s.name)) continue;
+        series.results.push_back({s.name, {}});
+        cases.push_back({values_of(*series.old_series, s), values_of(*series.new_series, s)});
+      }
+      for (StatisticResult& result : series.results) asked.push_back(&result);
+    }
+  }
+  const auto results = judge_cases(cases, options.rule);
+  if (!results.ok()) return results.status();
+  for (std::size_t i = 0; i < asked.size(); ++i) asked[i]->result = (*results)[i];
+  return {};
 }
 
 void judge(ComparedPair& pair, const CompareOptions& options, std::vector<std::string>& failures) {
@@ -171,17 +208,17 @@ void judge(ComparedPair& pair, const CompareOptions& options, std::vector<std::s
                                 head.c_str(), mean, s.name, options.min_speedup));
     }
     for (const ComparedSeries& series : pair.series) {
-      const double speedup = series.speedup.*s.speedup;
-      if (!series.judged || speedup >= 1 - kRegressionNoise) continue;
-      failures.push_back(format("%s: %s regressed: %.3fx of %s", head.c_str(),
-                                series.new_series->shape.c_str(), speedup, s.name));
+      for (const auto& [statistic, result] : series.results) {
+        if (statistic != s.name || result.verdict != CaseVerdict::kSlower) continue;
+        failures.push_back(format("%s: %s regressed: %.3fx of %s", head.c_str(),
+                                  series.new_series->shape.c_str(), result.speedup, s.name));
+      }
     }
   }
 }
 
 std::string series_row(const ComparedSeries& series) {
-  const bool pass =
-      series.old_series->gate_failure.empty() && series.new_series->gate_failure.empty();
+  const bool pass = both_passed(series);
   std::string row = "| " + series.new_series->shape + " | " + series.new_series->method +
                     (series.judged ? "" : " (not judged)") + " |";
   for (double SeriesTimes::*field :
@@ -202,6 +239,34 @@ std::string mean_row(const char* name, const SpeedUps& means, const ComparedPair
     row += pair.gates_pass ? format(" **%.3fx** |", means.*s.speedup) : " - |";
   }
   return row + (pair.gates_pass ? " PASS |\n" : " FAIL |\n");
+}
+
+std::string clock_text(const PerfSeries& series) {
+  const auto clock = sm_clock_of(series);
+  return clock ? format("%.0f", *clock) : "unknown";
+}
+
+/// What the repetitions say: a table of its own, because its rows are cases of one question.
+std::string test_table(const ComparedPair& pair) {
+  std::string rows;
+  for (const ComparedSeries& series : pair.series) {
+    const PerfSeries& from = *series.old_series;
+    const PerfSeries& to = *series.new_series;
+    for (const auto& [statistic, result] : series.results) {
+      rows += format(
+          "| %s | %s | %.3fx | %.2g | %.2g | %s | %zu / %zu | %s / %s | %d of %d / %d of "
+          "%d |\n",
+          to.shape.c_str(), statistic.c_str(), result.speedup, result.p, result.adjusted_p,
+          name_of(result.verdict), from.repetitions.size(), to.repetitions.size(),
+          clock_text(from).c_str(), clock_text(to).c_str(), from.marked_samples, from.samples,
+          to.marked_samples, to.samples);
+    }
+  }
+  if (rows.empty()) return "";
+  return "\n| shape | statistic | speed-up of the repetitions' median | p | p (Holm) | verdict | "
+         "repetitions | SM clock MHz | samples below the expected clock |\n"
+         "|---|---|---|---|---|---|---|---|---|\n" +
+         rows;
 }
 
 /// A cell may hold no column's end.
@@ -230,6 +295,9 @@ Result<Comparison> compare(const PerfFile& old_file, const PerfFile& new_file,
                                    [&](const Statistic& s) { return s.name == name; });
     if (!known) return invalid_argument("--by " + one_line(name) + ": expected p50, p90 or mean");
   }
+  for (const PerfFile* file : {&old_file, &new_file}) {
+    if (Status status = check_version(*file); !status.ok()) return status;
+  }
   const auto pairs = pairs_asked(old_file, new_file, options);
   if (!pairs.ok()) return pairs.status();
   Comparison comparison;
@@ -242,9 +310,10 @@ Result<Comparison> compare(const PerfFile& old_file, const PerfFile& new_file,
       if (!status.ok()) return status;
     }
     take_means(pair);
-    judge(pair, options, comparison.failures);
     comparison.pairs.push_back(std::move(pair));
   }
+  if (Status status = test_cases(options, comparison.pairs); !status.ok()) return status;
+  for (ComparedPair& pair : comparison.pairs) judge(pair, options, comparison.failures);
   return comparison;
 }
 
@@ -260,8 +329,13 @@ std::string to_markdown(const Comparison& comparison, const PerfFile& old_file,
   line("measured", old_file.timestamp, new_file.timestamp);
   out += format(
       "\nAsked: a geometric mean speed-up of %.3fx (%s, %s), gates passed, and no shape "
-      "below %.2fx. Times are microseconds per launch, old / new.\n",
-      options.min_speedup, join(options.by).c_str(), options.method.c_str(), 1 - kRegressionNoise);
+      "below %.2fx. Times are microseconds per launch, old / new. Faster or slower: the "
+      "repetitions' "
+      "medians lie apart by more than that, and by the Mann-Whitney test with Holm's correction "
+      "over "
+      "all cases not by chance (p <= %.2f).\n",
+      options.min_speedup, join(options.by).c_str(), options.method.c_str(),
+      1 - options.rule.min_effect, options.rule.alpha);
   for (const ComparedPair& pair : comparison.pairs) {
     const bool interleaved =
         old_file.path == new_file.path &&
@@ -276,6 +350,7 @@ std::string to_markdown(const Comparison& comparison, const PerfFile& old_file,
     for (const ComparedSeries& series : pair.series) out += series_row(series);
     out += mean_row("arithmetic mean", pair.arithmetic, pair);
     out += mean_row("geometric mean", pair.geometric, pair);
+    out += test_table(pair);
   }
   out += comparison.failures.empty() ? "\n**Verdict: PASS**\n" : "\n**Verdict: FAIL**\n\n";
   for (const std::string& failure : comparison.failures) out += "- " + failure + "\n";

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "benchmarks/perf_file.hpp"
+#include "benchmarks/significance.hpp"
 #include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::bench {
@@ -12,8 +13,8 @@ namespace fp8_sdpa::bench {
 /// Every variant, each against itself.
 inline constexpr const char* kAllVariants = "all";
 
-/// Below 1 - this a speed-up counts as a regression: medians of one kernel differ by less between
-/// two runs.
+/// Below 1 - this a speed-up is worth a word: medians of one kernel differ by less between two
+/// runs. The default of SignificanceRule::min_effect.
 inline constexpr double kRegressionNoise = 0.02;
 
 /// What is asked of a comparison.
@@ -24,6 +25,7 @@ struct CompareOptions {
   std::string method = "events_l2_warm";  ///< the one that is judged; the others are shown
   std::vector<std::string> by = {"p50"};  ///< of p50, p90, mean: each must reach min_speedup
   double min_speedup = 1.10;
+  SignificanceRule rule = {.min_effect = kRegressionNoise};  ///< of faster, slower and same
 };
 
 /// Old time / new time of three statistics.
@@ -33,11 +35,18 @@ struct SpeedUps {
   double mean = 0;
 };
 
+/// What the repetitions say of one statistic.
+struct StatisticResult {
+  std::string statistic;  ///< p50, p90 or mean
+  CaseResult result;
+};
+
 struct ComparedSeries {
   const PerfSeries* old_series;
   const PerfSeries* new_series;
   SpeedUps speedup;
-  bool judged;  ///< by CompareOptions::method
+  bool judged;                           ///< by CompareOptions::method
+  std::vector<StatisticResult> results;  ///< one for each of CompareOptions::by, where judged
 };
 
 /// One variant against another (or against itself, in the other file).
@@ -56,7 +65,8 @@ struct Comparison {
 };
 
 /// Compares. Points into both files. kInvalidArgument, in one line with the file, where they cannot
-/// be compared: another device, backend or shape, a variant or shape that is missing.
+/// be compared: another device, backend, schema version, shape or clock, a variant or shape that is
+/// missing, too few repetitions (comparable.hpp).
 Result<Comparison> compare(const PerfFile& old_file, const PerfFile& new_file,
                            const CompareOptions& options);
 

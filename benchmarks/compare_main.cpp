@@ -1,8 +1,12 @@
 // fp8_sdpa_compare OLD NEW: a Markdown table and a verdict. Exit code 0: the asked speed-up is
 // there; 1: it is missed, a shape regressed or a gate failed; 2: the files cannot be compared.
+// fp8_sdpa_compare --aa FILE: how often it would call a difference where there is none. Exit code
+// 1: in more than 5 % of the comparisons.
 #include <cstdio>
 #include <string>
 
+#include "benchmarks/aa.hpp"
+#include "benchmarks/comparable.hpp"
 #include "benchmarks/compare.hpp"
 #include "benchmarks/result_directory.hpp"
 #include "benchmarks/selection.hpp"
@@ -18,6 +22,8 @@ struct Arguments {
   std::string out = "results/COMPARE.md";
   std::string shapes;
   std::string by = "p50";
+  std::string aa;
+  AaOptions aa_options;
   CompareOptions options;
 };
 
@@ -25,8 +31,8 @@ void declare(CommandLine& line, Arguments& arguments) {
   constexpr double kMaxSpeedup = 1e6;
   CompareOptions& options = arguments.options;
   const char* kinds = "perf_baseline.json, its folder, or a file of fp8_sdpa_bench";
-  line.add("OLD", arguments.old_path, kinds).required();
-  line.add("NEW", arguments.new_path, kinds).required();
+  line.add("OLD", arguments.old_path, kinds);
+  line.add("NEW", arguments.new_path, kinds);
   line.add("--min-speedup", options.min_speedup, "Geometric mean that is asked")
       .between(0.0, kMaxSpeedup);
   line.add("--out", arguments.out, "The Markdown file");
@@ -37,9 +43,38 @@ void declare(CommandLine& line, Arguments& arguments) {
   line.add("--method", options.method, "Method to judge by")
       .one_of({"events_l2_warm", "events_l2_cold", "graph_l2_warm"});
   line.add("--by", arguments.by, "Statistics that must each reach it: p50, p90, mean");
+  constexpr double kMaxEffect = 0.5;
+  line.add("--min-effect", options.rule.min_effect,
+           "Share by which medians must differ to count as faster or slower")
+      .between(0.0, kMaxEffect);
+  constexpr int kMaxSplits = 100000;
+  line.add("--aa", arguments.aa,
+           "Instead of OLD and NEW: a file to be cut in two at random and compared with itself");
+  line.add("--aa-splits", arguments.aa_options.splits, "How often").between(1, kMaxSplits);
+  line.add("--aa-seed", arguments.aa_options.seed, "Seed of the cuts");
+}
+
+int run_aa(const CommandLine& line, Arguments& arguments) {
+  AaOptions& options = arguments.aa_options;
+  options.method = arguments.options.method;
+  options.rule = arguments.options.rule;
+  const auto file = read_perf_file(arguments.aa);
+  if (!file.ok()) return refuse(line, file.status().message());
+  if (const auto status = check_version(*file); !status.ok()) return refuse(line, status.message());
+  const auto report = compare_with_itself(*file, options);
+  if (!report.ok()) return refuse(line, report.status().message());
+  std::fputs(to_text(*report, *file, options).c_str(), stdout);
+  return report->pass() ? kExitPass : kExitFail;
 }
 
 int run(const CommandLine& line, Arguments& arguments) {
+  if (!arguments.aa.empty()) {
+    if (arguments.old_path.empty()) return run_aa(line, arguments);
+    return refuse(line, "--aa takes one file and no OLD or NEW");
+  }
+  if (arguments.new_path.empty()) {
+    return refuse(line, "expected two files, OLD and NEW, or --aa FILE (see --help)");
+  }
   CompareOptions& options = arguments.options;
   options.shapes = split_list(arguments.shapes);
   options.by = split_list(arguments.by);

@@ -50,8 +50,8 @@ struct Measured {
 
 /// Measures. The first min_samples rounds are kRepetitions repetitions; more of the same length
 /// follow until every variant is quiet or has max_samples. A variant whose output is not the judged
-/// one before the timing, at the end of the timing itself, or when it runs once more after it, fails
-/// by its index.
+/// one before the timing, at the end of the timing itself, or when it runs once more after it,
+/// fails by its index.
 Measured measure(const Bench& bench, const MeasurementPlan& plan);
 
 }  // namespace fp8_sdpa::bench

@@ -127,7 +127,9 @@ Result<Nvml> Nvml::open(const Device&) {
 }
 #endif
 
-NvmlReport Nvml::report() const { return read_report(impl_->library, impl_->device); }
+NvmlReport Nvml::report() const {
+  return read_report(impl_->library, impl_->device);
+}
 
 ClockReading Nvml::read_clocks() const {
   ClockReading reading;

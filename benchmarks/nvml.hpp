@@ -1,5 +1,5 @@
-// Clocks, throttle reasons, power limit and driver version, from the NVIDIA Management Library where
-// it can be loaded.
+// Clocks, throttle reasons, power limit and driver version, from the NVIDIA Management Library
+// where it can be loaded.
 #pragma once
 
 #include <memory>

@@ -50,7 +50,8 @@ int marked_samples(const std::vector<Repetition>& repetitions,
                    const std::optional<double>& expected_mhz) {
   int marked = 0;
   for (const Repetition& repetition : repetitions) {
-    if (below_expected_clock(repetition, expected_mhz).value_or(false)) marked += repetition.samples;
+    if (below_expected_clock(repetition, expected_mhz).value_or(false))
+      marked += repetition.samples;
   }
   return marked;
 }

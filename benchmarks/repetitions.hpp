@@ -29,8 +29,8 @@ struct Repetition {
   ClockReading clocks;
 };
 
-/// `samples` in time's order as `repetitions` stretches (fewer where there are fewer samples), whose
-/// lengths differ by one at most.
+/// `samples` in time's order as `repetitions` stretches (fewer where there are fewer samples),
+/// whose lengths differ by one at most.
 std::vector<Repetition> split_into_repetitions(int samples, int repetitions = kRepetitions);
 
 /// The samples of one repetition.

@@ -13,11 +13,11 @@ constexpr double kGiga = 1e9;
 constexpr double kMebi = 1024.0 * 1024.0;
 
 // FP8 rates per SM and clock follow from the peak rates of the architecture papers and the clocks
-// that they are given for: "NVIDIA H100 Tensor Core GPU Architecture" (SXM5: 1978.9 TFLOPS, 132 SMs,
-// 1830 MHz under tensor work) = 8192; "NVIDIA Ada GPU Architecture" (AD102: 660.6 TFLOPS, 128 SMs,
-// 2520 MHz) = 2048. DRAM, L2 and the Ada parts' clocks: the data sheets of H200 (4.8 TB/s), H100 NVL
-// (3.9 TB/s), H100, L4, L40 and L40S. 1980 MHz is what NVML gives as an H200's highest clock; no
-// other Hopper part is clocked higher.
+// that they are given for: "NVIDIA H100 Tensor Core GPU Architecture" (SXM5: 1978.9 TFLOPS, 132
+// SMs, 1830 MHz under tensor work) = 8192; "NVIDIA Ada GPU Architecture" (AD102: 660.6 TFLOPS, 128
+// SMs, 2520 MHz) = 2048. DRAM, L2 and the Ada parts' clocks: the data sheets of H200 (4.8 TB/s),
+// H100 NVL (3.9 TB/s), H100, L4, L40 and L40S. 1980 MHz is what NVML gives as an H200's highest
+// clock; no other Hopper part is clocked higher.
 constexpr std::array kLimits = {
     DeviceLimits{"H200", 8192, 4800 * kGiga, 50 * kMebi, 1980},
     DeviceLimits{"H100 NVL", 8192, 3938 * kGiga, 50 * kMebi, 1980},
@@ -86,8 +86,7 @@ Roofline roofline(const DeviceLimits& limits, int sm_count, const reference::Sha
   constexpr double kMicroseconds = 1e6;
   Roofline out;
   out.clock_mhz = clock_mhz.value_or(limits.max_sm_clock_mhz);
-  const double flop_per_second =
-      limits.flop_per_clock_per_sm * sm_count * out.clock_mhz * kMega;
+  const double flop_per_second = limits.flop_per_clock_per_sm * sm_count * out.clock_mhz * kMega;
   out.flop_us =
       kFlopPerPairAndDim * attended_pairs(shape) * shape.head_dim / flop_per_second * kMicroseconds;
   const bool warm = method != Method::kEventsCold;

@@ -14,11 +14,11 @@ namespace fp8_sdpa::bench {
 
 /// Limits of one kind of device.
 struct DeviceLimits {
-  std::string_view name;           ///< a part of the name that CUDA gives it
-  double flop_per_clock_per_sm;    ///< FP8 tensor cores, dense, a multiply and an add being two
+  std::string_view name;         ///< a part of the name that CUDA gives it
+  double flop_per_clock_per_sm;  ///< FP8 tensor cores, dense, a multiply and an add being two
   double dram_bytes_per_second;
   double l2_bytes;
-  int max_sm_clock_mhz;            ///< the highest that the tensor cores can be clocked at
+  int max_sm_clock_mhz;  ///< the highest that the tensor cores can be clocked at
 };
 
 /// The limits of a device of that name, or nullptr where the table does not have it. The table and
@@ -42,7 +42,8 @@ Roofline roofline(const DeviceLimits& limits, int sm_count, const reference::Sha
                   Method method, const std::optional<double>& clock_mhz);
 
 /// Whether a series' median can be. kExecutorError with the variant, the shape, the time and the
-/// bound where it is below its roofline. Fine where the device is not in the table: nothing is known.
+/// bound where it is below its roofline. Fine where the device is not in the table: nothing is
+/// known.
 Status check_roofline(const PerfRecord& record, const Device& device);
 
 /// "NAME is not in the table of limits: results are not judged by the roofline", or empty where it

@@ -99,8 +99,9 @@ std::vector<std::string> clock_notes(const RunInfo& run, const std::vector<PerfR
     samples += record.samples_us.size();
     marked += marked_samples(record.repetitions, expected);
   }
-  notes.push_back(format("%d of %zu samples are marked: their SM clock was below %.0f %% of %.0f MHz",
-                         marked, samples, 100 * kClockShare, *expected));
+  notes.push_back(
+      format("%d of %zu samples are marked: their SM clock was below %.0f %% of %.0f MHz", marked,
+             samples, 100 * kClockShare, *expected));
   const std::string slow = slow_run_note(expected, run.device->nvml.sm_clock_max_mhz);
   if (!slow.empty()) notes.push_back(slow);
   return notes;

@@ -85,8 +85,14 @@ json document(const std::string& name, Backend backend = Backend::kDevice) {
   const RunInfo run = run_on(backend);
   if (name == "build_meta") return build_meta(run, ptxas(), table());
   if (name == "correctness_summary") return correctness_summary(run, {correctness(true)});
-  return perf_baseline(
-      run, {{mission(), 2, "stage_c", Method::kEventsCold, 100, {10.0, 20.0, 30.0, 40.0}}});
+  return perf_baseline(run, {{mission(),
+                              2,
+                              "stage_c",
+                              Method::kEventsCold,
+                              100,
+                              {10.0, 20.0, 30.0, 40.0},
+                              false,
+                              {{0, 2, {1980, 0}}, {2, 2, {1500, 0x24}}}}});
 }
 
 class ResultFile : public testing::TestWithParam<const char*> {};

@@ -19,7 +19,8 @@
 
 namespace fp8_sdpa::bench {
 
-/// One series of a made-up run: every sample is the same, so every statistic is.
+/// One series of a made-up run: every sample is the same, so every statistic is, in as many
+/// repetitions.
 struct MadeSeries {
   const char* variant;
   const char* shape;
@@ -101,7 +102,8 @@ class ToolTest : public testing::Test {
       record.result.pass = series.pass;
       judged.push_back(record);
       perf.push_back({shape, 0, series.variant, series.method, 100,
-                      std::vector<double>(3, series.us), interleaved});
+                      std::vector<double>(kRepetitions, series.us), interleaved,
+                      split_into_repetitions(kRepetitions)});
     }
     const std::string folder = at(name) + "/";
     write(folder + kBuildMetaFile, build_meta(run, {{}, "none"}, {}).dump());
