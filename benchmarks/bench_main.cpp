@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,8 +24,10 @@
 #include "benchmarks/device_info.hpp"
 #include "benchmarks/exit_codes.hpp"
 #include "benchmarks/gated_cases.hpp"
+#include "benchmarks/nvml.hpp"
 #include "benchmarks/paths.hpp"
 #include "benchmarks/results.hpp"
+#include "benchmarks/roofline.hpp"
 #include "benchmarks/runner_options.hpp"
 #include "benchmarks/timer.hpp"
 #include "reference/text.hpp"
@@ -47,8 +50,10 @@ struct Suite {
   reference::Config config;
   GatedCases cases;
   GatedCells cells;
-  Suite(const reference::Config& c, const Device& device)
-      : config(c), cases(c, device), cells(c, device) {}
+  Device device;
+  Result<Nvml> nvml;  ///< or why there are no clocks
+  Suite(const reference::Config& c, const Device& d)
+      : config(c), cases(c, d), cells(c, d), device(d), nvml(Nvml::open(d)) {}
 
   bool failed() const { return cases.any_failed() || failed_later; }
   bool failed_later = false;  ///< a cell's gate; a launch error; an output that changed
@@ -59,16 +64,17 @@ void skip(benchmark::State& state, Suite& suite, const Status& status) {
   state.SkipWithError(status.message().c_str());
 }
 
-void set_counters(benchmark::State& state, const std::vector<double>& samples_us,
-                  const Shape& shape, Method method) {
+void set_counters(benchmark::State& state, const PerfRecord& record) {
   constexpr double kTera = 1e12;
-  const Summary summary = summarise(samples_us);
+  const Summary summary = summarise(record.samples_us);
   state.counters["p50_us"] = summary.p50;
   state.counters["p90_us"] = summary.p90;
   state.counters["mean_us"] = summary.mean;
   state.counters["std_us"] = summary.std;
-  state.counters["tflops"] = flop_count(shape) / (summary.p50 / kMicroseconds) / kTera;
-  if (method == Method::kGraphWarm) state.counters["graph_us"] = summary.p50;
+  state.counters["tflops"] = flop_count(record.shape) / (summary.p50 / kMicroseconds) / kTera;
+  const auto clock = record.repetitions.front().clocks.sm_clock_mhz;
+  if (clock) state.counters["sm_clock_mhz"] = *clock;
+  if (record.method == Method::kGraphWarm) state.counters["graph_us"] = summary.p50;
 }
 
 /// Warms up, and times each launch of the benchmark's iterations. No samples: it was skipped.
@@ -93,16 +99,33 @@ std::vector<double> time_iterations(benchmark::State& state, Suite& suite, const
   return samples_us;
 }
 
+/// What was just timed, as one repetition, with the clocks of now.
+PerfRecord record_of(const Suite& suite, std::string_view variant, const Shape& shape,
+                     Method method, std::vector<double> samples_us) {
+  const auto count = static_cast<int>(samples_us.size());
+  const auto clocks = suite.nvml.ok() ? suite.nvml->read_clocks() : ClockReading{};
+  return {shape,
+          suite.config.seeds.front(),
+          std::string(variant),
+          method,
+          suite.config.timing.warmup_iters,
+          std::move(samples_us),
+          false,
+          {{0, count, clocks}}};
+}
+
 /// One repetition: judge, warm up, time each launch, and look at the output again.
 void time_forward(benchmark::State& state, Suite& suite, const Variant& variant, const Shape& shape,
                   Method method) {
   const auto launch = suite.cases.launch(variant, shape);
   if (!launch.ok()) return skip(state, suite, launch.status());
   if (Status s = launch->check_fresh_run(); !s.ok()) return skip(state, suite, s);
-  const std::vector<double> samples_us = time_iterations(state, suite, launch->plan, method);
+  std::vector<double> samples_us = time_iterations(state, suite, launch->plan, method);
   if (samples_us.empty()) return;
+  const PerfRecord record = record_of(suite, variant.name, shape, method, std::move(samples_us));
   if (Status s = launch->check_output(); !s.ok()) return skip(state, suite, s);
-  set_counters(state, samples_us, shape, method);
+  if (Status s = check_roofline(record, suite.device); !s.ok()) return skip(state, suite, s);
+  set_counters(state, record);
 }
 
 /// The same for a cell, with the library's choice of variant as the label: single launches between
@@ -112,16 +135,23 @@ void time_cell(benchmark::State& state, Suite& suite, const Shape& shape) {
   if (!launch.ok()) return skip(state, suite, launch.status());
   state.SetLabel(std::string(launch->plan.variant().name));
   if (Status s = launch->check_fresh_run(); !s.ok()) return skip(state, suite, s);
-  const std::vector<double> samples_us =
-      time_iterations(state, suite, launch->plan, Method::kEventsWarm);
+  const std::string_view variant = launch->plan.variant().name;
+  std::vector<double> samples_us = time_iterations(state, suite, launch->plan, Method::kEventsWarm);
   if (samples_us.empty()) return;
+  const PerfRecord single =
+      record_of(suite, variant, shape, Method::kEventsWarm, std::move(samples_us));
   const auto& timing = suite.config.timing;
-  const auto graph_us = time_launches(launch->plan, Method::kGraphWarm, timing.warmup_iters,
-                                      std::max(1, timing.timed_iters / kGraphLaunches));
+  auto graph_us = time_launches(launch->plan, Method::kGraphWarm, timing.warmup_iters,
+                                std::max(1, timing.timed_iters / kGraphLaunches));
   if (!graph_us.ok()) return skip(state, suite, graph_us.status());
+  const PerfRecord graph =
+      record_of(suite, variant, shape, Method::kGraphWarm, std::move(*graph_us));
   if (Status s = launch->check_output(); !s.ok()) return skip(state, suite, s);
-  set_counters(state, samples_us, shape, Method::kEventsWarm);
-  state.counters["graph_us"] = summarise(*graph_us).p50;
+  for (const PerfRecord& record : {single, graph}) {
+    if (Status s = check_roofline(record, suite.device); !s.ok()) return skip(state, suite, s);
+  }
+  set_counters(state, single);
+  state.counters["graph_us"] = summarise(graph.samples_us).p50;
 }
 
 /// Wall time of the host executor: how fast the harness is, and nothing about a GPU.
@@ -285,6 +315,14 @@ Result<BenchOptions> parse(int argc, char** argv, std::string& help) {
   return options;
 }
 
+/// Whether Google Benchmark is asked to run repetitions in turns: its file does not say.
+bool in_turns(const BenchOptions& options) {
+  const std::string flag = "--benchmark_enable_random_interleaving";
+  return std::any_of(options.rest.begin(), options.rest.end(), [&](const std::string& argument) {
+    return argument == flag || argument == flag + "=true" || argument == flag + "=1";
+  });
+}
+
 /// Hands Google Benchmark its flags and runs what is registered.
 int run_registered(const BenchOptions& options, char* program) {
   std::vector<std::string> rest = options.rest;
@@ -324,6 +362,7 @@ int run_tool(int argc, char** argv) {
   } else {
     add_context(host_executor(), nullptr);
   }
+  benchmark::AddCustomContext("random_interleaving", in_turns(*options) ? "true" : "false");
   if (options->host_executor) register_host_executor(on_host, host_executor());
   const int exit_code = run_registered(*options, argv[0]);
   // Google Benchmark ends well after SkipWithError; a failed gate must not.

@@ -55,9 +55,9 @@ Status time_case(const PendingCase& pending, const RunRequest& request, const Ju
   output.progress("timing " + names + " on " + pending.shape.name);
   const auto data = make_case(pending);
   if (!data.ok()) return data.status();
-  auto timed = time_variants(std::move(passed), **data, request.choice.device,
-                             {request.config.timing.warmup_iters, request.timed_iters,
-                              request.max_timed_iters});
+  auto timed = time_variants(
+      std::move(passed), **data, request.choice.device,
+      {request.config.timing.warmup_iters, request.timed_iters, request.max_timed_iters});
   if (!timed.ok()) return timed.status();
   for (const auto& [variant, status] : timed->failed) {
     CorrectnessRecord failed = error_record(**data, *variant, status);

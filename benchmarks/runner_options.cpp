@@ -93,7 +93,8 @@ Result<RunnerOptions> parse_runner_options(int argc, const char* const* argv) {
   line.add("--seeds", options.seeds, "Comma-separated; default: the configuration's");
   line.add("--variants", options.variants,
            "Names, globs or all; default: the variant that the toggles pick");
-  line.add("--iters", options.iters, "Timed launches, exactly; 0: gates only").between(0, kMaxIters);
+  line.add("--iters", options.iters, "Timed launches, exactly; 0: gates only")
+      .between(0, kMaxIters);
   line.add("--config", options.config, "Configuration file");
   Option qkv = line.add("--qkv", options.qkv, "Judge Q, K, V of this safetensors file");
   line.add("--qkv-layout", options.qkv_layout, "Layout of its tensors: bhsd or bshd")

@@ -42,7 +42,7 @@ struct RunRequest {
   bool performance = false;
   std::string no_performance_reason;  ///< why performance is false
   int timed_iters = 0;
-  int max_timed_iters = 0;  ///< where the times are not quiet by then
+  int max_timed_iters = 0;         ///< where the times are not quiet by then
   std::vector<std::string> notes;  ///< lines for people: what is left out, and why
 };
 

@@ -266,13 +266,15 @@ TEST_F(Compare, ReadsGoogleBenchmarkAndAveragesRepetitions) {
   const std::string suffix = "/iterations:500/manual_time";
   json mean = benchmark_entry("forward/stage_c/mission" + suffix + "_mean", 7);
   mean["run_type"] = "aggregate";
-  write(path, benchmark_file({benchmark_entry("forward/stage_c/mission" + suffix, 10),
-                              benchmark_entry("forward/stage_c/mission" + suffix, 30), mean,
-                              benchmark_entry("forward/stage_c/small" + suffix, 5),
-                              benchmark_entry("forward/stage_c/mission/cold" + suffix, 3),
+  json entries = json::array({mean, benchmark_entry("forward/stage_c/mission/cold" + suffix, 3),
                               benchmark_entry("forward/stage_c/mission/graph", 2),
-                              benchmark_entry("host_executor/stage_c/mission/real_time", 1)})
-                  .dump());
+                              benchmark_entry("host_executor/stage_c/mission/real_time", 1)});
+  for (int repetition = 0; repetition < 10; ++repetition) {
+    entries.push_back(
+        benchmark_entry("forward/stage_c/mission" + suffix, repetition % 2 == 0 ? 10 : 30));
+    entries.push_back(benchmark_entry("forward/stage_c/small" + suffix, 5));
+  }
+  write(path, benchmark_file(entries).dump());
   const auto file = read_perf_file(path);
   ASSERT_TRUE(file.ok()) << file.status().message();
   ASSERT_EQ(file->series.size(), 4U);
@@ -282,6 +284,15 @@ TEST_F(Compare, ReadsGoogleBenchmarkAndAveragesRepetitions) {
   // Against the other kind of file.
   EXPECT_EQ(compare_files({old_file, path}).exit_code, 0);
   EXPECT_NE(read(at("COMPARE.md")).find("40.00 / 20.00"), std::string::npos);
+  entries.erase(entries.size() - 1);
+  entries.erase(entries.size() - 2);
+  entries.erase(entries.size() - 2);
+  write(path, benchmark_file(entries).dump());
+  std::filesystem::remove(at("COMPARE.md"));
+  expect_refused({old_file, path},
+                 path +
+                     ": stage_c on small by events_l2_warm has 8 repetitions, expected at least 9 "
+                     "(--benchmark_repetitions=9)");
 }
 
 TEST_F(Compare, GoogleBenchmarkSaysWhatFailed) {

@@ -239,6 +239,30 @@ TEST(Results, SummarisesPerformance) {
   EXPECT_EQ(result.at("samples_us").size(), 4U);
   // 4 * 8 * 512 * 512 * 64 FLOP in 25 us.
   EXPECT_NEAR(result.at("tflops").get<double>(), 536870912 / 25e-6 / 1e12, 1e-9);
+  // Drawn by repetitions: 10, 20 or 30, 40 twice or both once, so that medians are 15, 25 and 35.
+  EXPECT_EQ(result.at("p50_interval_us"), json({15.0, 35.0}));
+}
+
+TEST(Results, MarksSamplesBelowTheExpectedClock) {
+  const json file = document("perf_baseline");
+  EXPECT_EQ(file.at("expected_sm_clock_mhz"), 1740.0);  // of 1980 and 1500
+  const json result = file.at("results")[0];
+  EXPECT_EQ(result.at("marked_samples"), 2);
+  EXPECT_EQ(result.at("samples_us").size(), 4U) << "marked, not dropped";
+  EXPECT_EQ(result.at("repetitions"), json::parse(R"([
+      {"first_sample": 0, "samples": 2, "sm_clock_mhz": 1980, "throttle_reasons": [],
+       "below_expected_clock": false},
+      {"first_sample": 2, "samples": 2, "sm_clock_mhz": 1500,
+       "throttle_reasons": ["sw_power_cap", "sw_thermal_slowdown"],
+       "below_expected_clock": true}])"));
+  // Without NVML nothing is known, and nothing marked.
+  const PerfRecord record = {mission(), 0,          "stage_c", Method::kEventsWarm,
+                             100,       {1.0, 2.0}, false,     split_into_repetitions(2)};
+  const json unknown = perf_baseline(run_on(Backend::kDevice), {record});
+  EXPECT_EQ(unknown.at("expected_sm_clock_mhz"), nullptr);
+  EXPECT_EQ(unknown.at("results")[0].at("repetitions")[0].at("below_expected_clock"), nullptr);
+  EXPECT_EQ(unknown.at("results")[0].at("marked_samples"), 0);
+  EXPECT_TRUE(validate_document(unknown, schema("perf_baseline"), "file").ok());
 }
 
 TEST(Results, CountsFlop) {
@@ -291,6 +315,14 @@ TEST(Validate, ChoosesTheSchemaByName) {
   std::ofstream(folder + "/correctness_summary.json") << "{";
   EXPECT_TRUE(validate_by_name(folder + "/perf_baseline.json", FP8_SDPA_SCHEMA_DIR).ok());
   EXPECT_TRUE(validate_by_name(folder + "/bench.json", FP8_SDPA_SCHEMA_DIR).ok());
+  // What was measured before repetitions has a schema of its own, and is still checked.
+  json before = document("perf_baseline");
+  before["schema_version"] = 1;
+  std::ofstream(folder + "/perf_baseline.json") << before;
+  EXPECT_FALSE(validate_by_name(folder + "/perf_baseline.json", FP8_SDPA_SCHEMA_DIR).ok());
+  const std::string recorded = FP8_SDPA_SOURCE_DIR "/results/h200/ladder/perf_baseline.json";
+  const Status old_version = validate_by_name(recorded, FP8_SDPA_SCHEMA_DIR);
+  EXPECT_TRUE(old_version.ok()) << old_version.message();
   for (const char* bad :
        {"/build_meta.json", "/other.json", "/correctness_summary.json", "/none"}) {
     const Status status = validate_by_name(folder + bad, FP8_SDPA_SCHEMA_DIR);
