@@ -246,6 +246,10 @@ std::string clock_text(const PerfSeries& series) {
   return clock ? format("%.0f", *clock) : "unknown";
 }
 
+std::string marked_text(const PerfSeries& series) {
+  return std::to_string(series.marked_samples) + " of " + std::to_string(series.samples);
+}
+
 /// What the repetitions say: a table of its own, because its rows are cases of one question.
 std::string test_table(const ComparedPair& pair) {
   std::string rows;
@@ -253,13 +257,12 @@ std::string test_table(const ComparedPair& pair) {
     const PerfSeries& from = *series.old_series;
     const PerfSeries& to = *series.new_series;
     for (const auto& [statistic, result] : series.results) {
-      rows += format(
-          "| %s | %s | %.3fx | %.2g | %.2g | %s | %zu / %zu | %s / %s | %d of %d / %d of "
-          "%d |\n",
-          to.shape.c_str(), statistic.c_str(), result.speedup, result.p, result.adjusted_p,
-          name_of(result.verdict), from.repetitions.size(), to.repetitions.size(),
-          clock_text(from).c_str(), clock_text(to).c_str(), from.marked_samples, from.samples,
-          to.marked_samples, to.samples);
+      rows += "| " + to.shape + " | " + statistic +
+              format(" | %.3fx | %.2g | %.2g | %s | %zu / %zu |", result.speedup, result.p,
+                     result.adjusted_p, name_of(result.verdict), from.repetitions.size(),
+                     to.repetitions.size()) +
+              " " + clock_text(from) + " / " + clock_text(to) + " | " + marked_text(from) + " / " +
+              marked_text(to) + " |\n";
     }
   }
   if (rows.empty()) return "";

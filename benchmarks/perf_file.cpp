@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -28,6 +29,13 @@ std::string commit_text(const std::string& sha, bool dirty) {
 
 void append_once(std::vector<std::string>& list, const std::string& text) {
   if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
+}
+
+/// An SM clock, where there is one.
+std::optional<double> clock_of(const json& object) {
+  const json clock = object.value("sm_clock_mhz", json());
+  if (!clock.is_number() || !(clock.get<double>() > 0)) return std::nullopt;
+  return clock.get<double>();
 }
 
 // --- perf_baseline.json --------------------------------------------------------------------------
@@ -89,19 +97,20 @@ SeriesTimes times_of(const Summary& summary) {
 /// Reads a result's repetitions; false where they are not its samples, each once and in order.
 bool read_repetitions(const json& result, PerfSeries& series) {
   const auto samples = result.at("samples_us").get<std::vector<double>>();
-  series.samples = static_cast<int>(samples.size());
+  series.samples = static_cast<std::int64_t>(samples.size());
   if (!result.contains("repetitions")) return true;  // version 1
   series.marked_samples = result.at("marked_samples");
-  int next = 0;
+  std::int64_t next = 0;
   for (const json& entry : result.at("repetitions")) {
     const Repetition range = {entry.at("first_sample"), entry.at("samples"), {}};
-    if (range.first_sample != next || range.samples > series.samples - next) return false;
+    // A number that no int holds may have become negative.
+    if (range.first_sample != next || range.samples < 1) return false;
+    if (range.samples > series.samples - next) return false;
     next += range.samples;
     RepetitionTimes repetition;
     repetition.samples_us = samples_of(samples, range);
     repetition.times = times_of(summarise(repetition.samples_us));
-    const json& clock = entry.at("sm_clock_mhz");
-    if (clock.is_number()) repetition.sm_clock_mhz = clock.get<double>();
+    repetition.sm_clock_mhz = clock_of(entry);
     series.repetitions.push_back(std::move(repetition));
   }
   return next == series.samples;
@@ -230,12 +239,12 @@ Status add_run(const json& run, const std::string& place, PerfFile& file,
                              read("std_us", true)};
   if (!status.ok()) return status;
   ++count;
-  RepetitionTimes repetition{times, std::nullopt, {}};
-  const json clock = run.value("sm_clock_mhz", json());
-  if (clock.is_number()) repetition.sm_clock_mhz = clock.get<double>();
-  at->repetitions.push_back(std::move(repetition));
+  at->repetitions.push_back({times, clock_of(run), {}});
+  constexpr std::int64_t kMostIterations = 1'000'000'000;
   const json iterations = run.value("iterations", json());
-  if (iterations.is_number_integer()) at->samples += iterations.get<int>();
+  if (iterations.is_number_integer()) {
+    at->samples += std::clamp<std::int64_t>(iterations.get<std::int64_t>(), 0, kMostIterations);
+  }
   for (double SeriesTimes::*field :
        {&SeriesTimes::p50, &SeriesTimes::p90, &SeriesTimes::mean, &SeriesTimes::std}) {
     at->times.*field += (times.*field - at->times.*field) / count;
@@ -253,7 +262,7 @@ void mark_slow_repetitions(PerfFile& file) {
   }
   const auto expected = expected_clock(std::move(clocks));
   for (PerfSeries& series : file.series) {
-    const int each = series.samples / std::max(1, static_cast<int>(series.repetitions.size()));
+    const auto each = series.samples / std::max<std::int64_t>(1, std::ssize(series.repetitions));
     for (const RepetitionTimes& repetition : series.repetitions) {
       if (repetition.sm_clock_mhz && *repetition.sm_clock_mhz < kClockShare * *expected) {
         series.marked_samples += each;

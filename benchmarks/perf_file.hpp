@@ -1,6 +1,7 @@
 // Reads measured times back: perf_baseline.json of the runner, or what Google Benchmark wrote.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,9 +35,9 @@ struct PerfSeries {
   SeriesTimes times;
   bool interleaved = false;
   std::vector<RepetitionTimes> repetitions;  ///< in time's order; none in a file of version 1
-  int samples = 0;
-  int marked_samples = 0;    ///< taken below the expected clock (repetitions.hpp)
-  std::string gate_failure;  ///< empty: every gate of every seed passed
+  std::int64_t samples = 0;
+  std::int64_t marked_samples = 0;  ///< taken below the expected clock (repetitions.hpp)
+  std::string gate_failure;         ///< empty: every gate of every seed passed
 };
 
 /// A file of measured times, and what the gates said of them.

@@ -23,7 +23,8 @@ class GoogleBenchmarkFile : public ToolTest {
                                           "--benchmark_out=" + at("bench.json"),
                                           "--benchmark_out_format=json"};
     if (!flag.empty()) arguments.push_back(flag);
-    const Ran ran = run(FP8_SDPA_BENCH_BINARY, arguments, "CUDA_VISIBLE_DEVICES=");
+    const Ran ran =
+        run(FP8_SDPA_BENCH_BINARY, arguments, "-u SDPA_REQUIRE_GPU CUDA_VISIBLE_DEVICES=");
     EXPECT_EQ(ran.exit_code, 0) << ran.err;
     return read_json_file(at("bench.json"));
   }

@@ -146,7 +146,7 @@ TEST(MannWhitney, ExactAndNormalMeet) {
   const RankTest normal = test_of(x, y);
   ASSERT_FALSE(normal.exact);
   EXPECT_EQ(normal.u, exact.u);
-  EXPECT_NEAR(exact.p, normal.p, 0.001);
+  EXPECT_NEAR(normal.p / exact.p, 1, 0.05);
 }
 
 TEST(MannWhitney, StandsOnTiesAndSingleSamples) {
