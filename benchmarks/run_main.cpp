@@ -5,6 +5,7 @@
 #include <exception>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "benchmarks/exit_codes.hpp"
@@ -13,7 +14,7 @@
 #include "benchmarks/result_directory.hpp"
 #include "benchmarks/roofline.hpp"
 #include "benchmarks/runner.hpp"
-#include "benchmarks/text.hpp"
+#include "benchmarks/timing.hpp"
 
 namespace {
 
@@ -87,26 +88,6 @@ Status write_results(ResultDirectory& directory, const RunInfo& run, const RunRe
   return directory.write(kPerfFile, perf_baseline(run, results.perf));
 }
 
-/// What the clocks say of the samples: which were taken below the expected clock.
-std::vector<std::string> clock_notes(const RunInfo& run, const std::vector<PerfRecord>& records) {
-  std::vector<std::string> notes;
-  if (records.empty() || !run.device) return notes;
-  const auto expected = expected_clock(records);
-  if (!expected) return {"no clocks of the samples: none is marked"};
-  std::size_t samples = 0;
-  int marked = 0;
-  for (const PerfRecord& record : records) {
-    samples += record.samples_us.size();
-    marked += marked_samples(record.repetitions, expected);
-  }
-  notes.push_back(
-      format("%d of %zu samples are marked: their SM clock was below %.0f %% of %.0f MHz", marked,
-             samples, 100 * kClockShare, *expected));
-  const std::string slow = slow_run_note(expected, run.device->nvml.sm_clock_max_mhz);
-  if (!slow.empty()) notes.push_back(slow);
-  return notes;
-}
-
 int run_tool(int argc, char** argv) {
   const auto options = parse_runner_options(argc, argv);
   if (!options.ok()) return refuse(options.status().message());
@@ -140,7 +121,8 @@ int run_tool(int argc, char** argv) {
   if (!request->performance) {
     print_line("performance skipped: " + request->no_performance_reason);
   }
-  for (const std::string& note : clock_notes(*run, results->perf)) print_line("note: " + note);
+  const auto max_mhz = run->device ? run->device->nvml.sm_clock_max_mhz : std::nullopt;
+  for (const std::string& note : clock_notes(results->perf, max_mhz)) print_line("note: " + note);
   std::printf("\n%s\n", closing_table(results->correctness, results->perf).c_str());
   print_line("results: " + directory->path());
   print_line(verdict_line(results->correctness));

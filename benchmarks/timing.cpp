@@ -7,6 +7,7 @@
 #include "benchmarks/nvml.hpp"
 #include "benchmarks/roofline.hpp"
 #include "benchmarks/runner.hpp"
+#include "benchmarks/text.hpp"
 #include "benchmarks/timer.hpp"
 #include "benchmarks/workload.hpp"
 
@@ -123,6 +124,25 @@ void reject_above_roofline(const std::vector<TimedVariant>& variants, const Devi
       std::erase_if(results.records, is_own);
     }
   }
+}
+
+std::vector<std::string> clock_notes(const std::vector<PerfRecord>& records,
+                                     const std::optional<int>& max_mhz) {
+  if (records.empty()) return {};
+  const auto expected = expected_clock(records);
+  if (!expected) return {"no clocks of the samples: none is marked"};
+  std::size_t samples = 0;
+  int marked = 0;
+  for (const PerfRecord& record : records) {
+    samples += record.samples_us.size();
+    marked += marked_samples(record.repetitions, expected);
+  }
+  std::vector<std::string> notes = {
+      format("%d of %zu samples are marked: their SM clock was below %.0f %% of %.0f MHz", marked,
+             samples, 100 * kClockShare, *expected)};
+  const std::string slow = slow_run_note(expected, max_mhz);
+  if (!slow.empty()) notes.push_back(slow);
+  return notes;
 }
 
 Result<TimingResults> time_variants(std::vector<TimedVariant> variants, const CaseData& data,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,12 @@ struct TimingResults {
 /// and counts it among those that failed.
 void reject_above_roofline(const std::vector<TimedVariant>& variants, const Device& device,
                            TimingResults& results);
+
+/// A line for each thing that the clocks say of a run's samples: how many are marked, and whether
+/// the run as a whole was slow (repetitions.hpp), or that no clock is known. None without samples.
+/// `max_mhz`: the device's highest SM clock.
+std::vector<std::string> clock_notes(const std::vector<PerfRecord>& records,
+                                     const std::optional<int>& max_mhz);
 
 /// Times variants on one case by every method: on the same tensors, their samples taken in turns in
 /// a random order (measurement.hpp; seeded by the case). Where there are several, each sample is

@@ -193,6 +193,21 @@ TEST(Repetitions, ASlowRunIsToldThoughNothingInItIsMarked) {
   EXPECT_EQ(slow_run_note(1500.0, std::nullopt), "");
 }
 
+TEST(Repetitions, ARunCountsItsMarkedSamples) {
+  PerfRecord record;
+  record.samples_us = std::vector<double>(30, 1.0);
+  record.repetitions = {{0, 10, {1500, 0}}, {10, 10, {1500, 0}}, {20, 10, {1200, 4}}};
+  EXPECT_EQ(clock_notes({record, record}, 1980),
+            (std::vector<std::string>{
+                "20 of 60 samples are marked: their SM clock was below 95 % of 1500 MHz",
+                "the run's median SM clock, 1500 MHz, is below 95 % of the device's 1980 MHz"}));
+  EXPECT_EQ(clock_notes({record}, 1500).size(), 1U);
+  record.repetitions = split_into_repetitions(30);
+  EXPECT_EQ(clock_notes({record}, 1980),
+            std::vector<std::string>{"no clocks of the samples: none is marked"});
+  EXPECT_TRUE(clock_notes({}, 1980).empty());
+}
+
 TEST(Repetitions, ThrottleReasonsHaveNames) {
   EXPECT_TRUE(throttle_names(0).empty());
   EXPECT_EQ(throttle_names(0x24),
