@@ -60,8 +60,8 @@ TEST_F(CompareRepetitions, TheTestsTableHasItsCases) {
     d["results"][0]["marked_samples"] = 3;
   });
   EXPECT_EQ(compare_files({old_file, new_file}).exit_code, 0);
-  // U = 400 of 20 and 20, each side of one value: z = (200 - 0.5) / sqrt(400 / 12 * (41 - 2 * 7980 /
-  // 1560)) = 6.23.
+  // U = 400 of 20 and 20, each side of one value, so that the sum of t^3 - t is 15960:
+  // z = (200 - 0.5) / sqrt(400 / 12 * (41 - 15960 / 1560)) = 6.23.
   EXPECT_NE(read(at("COMPARE.md"))
                 .find("| mission | p50 | 2.000x | 4.7e-10 | 4.7e-10 | faster | 20 / 20 | 1980 / "
                       "1965 | 0 of 20 / 3 of 20 |\n"),
