@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "benchmarks/aa.hpp"
+#include "benchmarks/text.hpp"
 #include "reference/philox.hpp"
 #include "tests/tools/recorded.hpp"
 #include "tests/tools/tool_fixture.hpp"
@@ -55,7 +56,7 @@ PerfFile made_file(int cases, int repetitions,
   file.path = "made";
   for (int c = 0; c < cases; ++c) {
     PerfSeries series;
-    series.variant = "v" + std::to_string(c);
+    series.variant = format("v%d", c);
     series.shape = "s";
     series.method = "events_l2_warm";
     for (int r = 0; r < repetitions; ++r) {
