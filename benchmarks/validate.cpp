@@ -114,18 +114,19 @@ Status validate(const std::string& file, const std::string& schema_file) {
 
 Status validate_by_name(const std::string& file, const std::string& schema_folder) {
   const std::filesystem::path path(file);
-  for (const char* known :
-       {kBuildMetaFile, kCorrectnessFile, kPerfFile, kEliteFile, kProfileVerdictFile}) {
-    if (path.filename() == known) {
+  std::string known;
+  for (const char* name : {kBuildMetaFile, kCorrectnessFile, kPerfFile, kEliteFile,
+                           kProfileVerdictFile, kCeilingsFile, kSweepFile}) {
+    if (path.filename() == name) {
       return validate(file, schema_folder + "/" + path.stem().string() + ".schema.json");
     }
+    known += name + std::string(", ");
   }
   const Result<json> document = read_json(file);
   if (!document.ok()) return document.status();
   if (document->contains("/context/backend"_json_pointer)) return check_origin(*document, file);
-  return invalid_argument(one_line(file) + ": no schema for this name, expected " + kBuildMetaFile +
-                          ", " + kCorrectnessFile + ", " + kPerfFile + ", " + kEliteFile + ", " +
-                          kProfileVerdictFile + " or a file that fp8_sdpa_bench wrote");
+  known.replace(known.size() - 2, 2, " or a file that fp8_sdpa_bench wrote");
+  return invalid_argument(one_line(file) + ": no schema for this name, expected " + known);
 }
 
 }  // namespace fp8_sdpa::bench
