@@ -1,12 +1,12 @@
 #include "benchmarks/peers/contest.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <utility>
 
 #include "benchmarks/peer_table.hpp"
+#include "benchmarks/peers/judged_run.hpp"
 #include "benchmarks/report.hpp"
 #include "benchmarks/timer.hpp"
 #include "benchmarks/timing.hpp"
@@ -89,9 +89,7 @@ class Match {
     }
     int passed = 0;
     for (const Variant* variant : ours) {
-      const Formats formats{variant->fp8_p ? reference::Weights::kE4M3 : reference::Weights::kHalf,
-                            Dtype::kHalf};
-      const auto pass = judge_variant(workload, *variant, formats, nullptr);
+      const auto pass = judge_variant(workload, *variant, formats_of(*variant), nullptr);
       if (!pass.ok()) return pass.status();
       passed += *pass ? 1 : 0;
     }
@@ -114,35 +112,20 @@ class Match {
       decline(name, plan.status().message());
       return false;
     }
-    auto bits = plan.ok() ? workload.run(*plan) : Result<Bits>(plan.status());
-    const auto again = bits.ok() ? workload.run(*plan) : bits;
-    if (!again.ok()) {
-      if (!is_kernel_error(again.status())) return again.status();
-      record(error_record(*sampled_.whole, variant, again.status()));
+    if (!plan.ok()) return plan.status();
+    const double scale = output_scale != nullptr ? output_scale(*plan) : 1.0;
+    auto judged = run_and_judge(workload, *plan, sampled_, formats, scale, plan_.config.tolerances);
+    if (!judged.ok()) {
+      if (!is_kernel_error(judged.status())) return judged.status();
+      record(error_record(*sampled_.whole, variant, judged.status()));
       results_.ours_pass = results_.ours_pass && !ours;
       return false;
     }
-    const double scale = output_scale != nullptr ? output_scale(*plan) : 1.0;
-    CaseResult result = judge_output(sampled_, decode_output(*bits, formats.output, scale), formats,
-                                     plan_.config.tolerances);
-    add_rerun_gate(*bits, *again, result);
-    const bool pass = result.pass;
-    record(name, std::move(result));
+    const bool pass = judged->result.pass;
+    record(name, std::move(judged->result));
     results_.ours_pass = results_.ours_pass && (pass || !ours);
-    if (pass || !ours) contestants_.push_back({&variant, std::move(*bits)});
+    if (pass || !ours) contestants_.push_back({&variant, std::move(judged->bits)});
     return pass;
-  }
-
-  using Bits = std::vector<std::uint16_t>;
-
-  static void add_rerun_gate(const Bits& first, const Bits& second, CaseResult& result) {
-    reference::GateResult gate;
-    gate.name = "rerun_equal";
-    for (std::size_t i = 0; i < first.size(); ++i) gate.value += first[i] == second[i] ? 0 : 1;
-    gate.pass = gate.value == 0;
-    if (!gate.pass) gate.detail = "O's bits differ between two runs";
-    result.pass = result.pass && gate.pass;
-    result.gates.push_back(std::move(gate));
   }
 
   Status judge_torch() {
@@ -239,7 +222,7 @@ class Match {
 
   struct Contestant {
     const Variant* variant;
-    Bits judged;
+    std::vector<std::uint16_t> judged;
   };
 
   const ContestPlan& plan_;
