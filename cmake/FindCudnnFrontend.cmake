@@ -1,6 +1,7 @@
 # cudnn-frontend (header-only) and cuDNN's headers, from the system or from Python wheels.
 #
-#   SDPA_CUDNN_ROOT               a folder to look in first: a prefix, or a site-packages folder
+#   SDPA_CUDNN_ROOT               a folder to look in first: a prefix, or a site-packages folder; the
+#                                 variable, then the environment
 #   CudnnFrontend_FOUND
 #   CudnnFrontend::CudnnFrontend  include folders; cuDNN itself is loaded when it is needed
 #   CudnnFrontend_CUDNN_LIBRARY   libcudnn.so.9 beside the headers, if it is there: where to load it
@@ -12,8 +13,8 @@ set(SDPA_CUDNN_ROOT "" CACHE PATH "Where cudnn-frontend and cuDNN are: a prefix 
 file(GLOB sdpa_site_packages
      "$ENV{VIRTUAL_ENV}/lib/python3*/site-packages" "$ENV{HOME}/.local/lib/python3*/site-packages"
      /usr/local/lib/python3*/site-packages /usr/local/lib/python3*/dist-packages)
-set(sdpa_cudnn_roots ${SDPA_CUDNN_ROOT} $ENV{CUDNN_FRONTEND_PATH} $ENV{CUDNN_PATH}
-                     ${sdpa_site_packages})
+set(sdpa_cudnn_roots ${SDPA_CUDNN_ROOT} $ENV{SDPA_CUDNN_ROOT} $ENV{CUDNN_FRONTEND_PATH}
+                     $ENV{CUDNN_PATH} ${sdpa_site_packages})
 
 find_path(CudnnFrontend_INCLUDE_DIR cudnn_frontend.h HINTS ${sdpa_cudnn_roots}
           PATH_SUFFIXES include)

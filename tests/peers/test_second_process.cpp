@@ -6,6 +6,7 @@
 #include "benchmarks/paths.hpp"
 #include "benchmarks/peers/contest.hpp"
 #include "benchmarks/peers/torch_peers.hpp"
+#include "benchmarks/subprocess.hpp"
 #include "benchmarks/validate.hpp"
 #include "tests/tools/tool_fixture.hpp"
 
@@ -81,6 +82,7 @@ for line in sys.stdin:
 };
 
 TEST_F(TorchProcess, IsGivenTheCaseAndGivesOutputsAndTimes) {
+  if (find_program("python3").empty()) GTEST_SKIP() << "no python3 on PATH";
   auto torch = TorchPeers::start("python3", stand_in());
   ASSERT_TRUE(torch.ok()) << torch.status().message();
   EXPECT_EQ((*torch)->description(), "PyTorch 1.2 on a GPU");
@@ -110,6 +112,7 @@ TEST_F(TorchProcess, IsGivenTheCaseAndGivesOutputsAndTimes) {
 
 /// The real script on a machine without PyTorch or without a GPU: one line, and no error exit.
 TEST_F(TorchProcess, ScriptSaysWhatItLacks) {
+  if (find_program("python3").empty()) GTEST_SKIP() << "no python3 on PATH";
   const Ran ran = run(
       "/bin/sh", {"-c", "echo '{\"command\": \"hello\"}' | python3 " +
                             std::string(FP8_SDPA_SOURCE_DIR) + "/benchmarks/peers/torch_sdpa.py"});
@@ -118,6 +121,27 @@ TEST_F(TorchProcess, ScriptSaysWhatItLacks) {
   ASSERT_TRUE(answer.is_object()) << ran.out;
   EXPECT_TRUE(answer.contains("ok") || answer.at("error").is_string());
   EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '\n'), 1);
+}
+
+/// The peers' configuration differs from the main one by its shapes alone.
+TEST(Contest, ConfigurationHasTheMainOnesTolerances) {
+  const auto main = reference::load_config(FP8_SDPA_SOURCE_DIR "/config_forward.json");
+  const auto peers =
+      reference::load_config(FP8_SDPA_SOURCE_DIR "/benchmarks/peers/config_peers.json");
+  ASSERT_TRUE(main.ok() && peers.ok()) << peers.status().message();
+  for (double reference::Tolerances::*field :
+       {&reference::Tolerances::max_abs_err, &reference::Tolerances::mean_abs_err,
+        &reference::Tolerances::pct_bad, &reference::Tolerances::bad_threshold,
+        &reference::Tolerances::rel_l2_quantised, &reference::Tolerances::abs_kernel,
+        &reference::Tolerances::rel_l2_kernel, &reference::Tolerances::rel_l2_kernel_fp8_p}) {
+    EXPECT_EQ(peers->tolerances.*field, main->tolerances.*field);
+  }
+  EXPECT_EQ(peers->timing.warmup_iters, main->timing.warmup_iters);
+  EXPECT_EQ(peers->timing.timed_iters, main->timing.timed_iters);
+  for (const reference::Shape& shape : main->shapes) {
+    ASSERT_NE(peers->find_shape(shape.name), nullptr) << shape.name;
+    EXPECT_EQ(peers->find_shape(shape.name)->seq_q, shape.seq_q);
+  }
 }
 
 TEST(Contest, TimesLargeShapesLessOften) {
