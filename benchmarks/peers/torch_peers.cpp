@@ -125,8 +125,7 @@ Result<std::vector<double>> TorchPeers::time(const std::string& backend, Method 
                                      {"backend", backend},
                                      {"method", name_of(method)},
                                      {"warmup", warmup},
-                                     {"samples", samples},
-                                     {"blocked", false}});
+                                     {"samples", samples}});
   if (!answer.ok()) return answer.status();
   return member<std::vector<double>>(*answer, "samples_us");
 }

@@ -9,12 +9,13 @@ in, one goes out. Requests, by "command":
           one descale each         -> {"ok": true, "backends": {name: null, or why not}}
   output  backend, file            -> {"ok": true}; the file then holds O's bits in bf16
   time    backend, method, warmup,
-          samples, blocked         -> {"ok": true, "samples_us": [...]}
+          samples                  -> {"ok": true, "samples_us": [...]}
   quit
 What goes wrong is {"error": "one line"}. Exit code 0, also where there is no PyTorch or no GPU:
 then the answer to hello says so.
 """
 
+import contextlib
 import json
 import math
 import sys
@@ -22,7 +23,6 @@ import sys
 GRAPH_LAUNCHES = 20  # as benchmarks/timer.hpp
 FLUSH_TIMES_L2 = 2
 MOST_MATH_SCORES = 2**26  # the math backend holds them all in memory
-BLOCK_CYCLES = 200_000  # a blocking kernel of about 0.1 ms: longer than a call takes the host
 
 
 def one_line(error):
@@ -53,19 +53,20 @@ class Case:
             self.descales[name] = torch.full((batch, heads_kv), descale, device="cuda")
         self.grouped = heads != heads_kv
         self.scores = batch * heads * seq * seq_kv
-        self.calls = self.make_calls()
+        self.backends = self.make_backends()
 
-    def make_calls(self):
-        calls = {}
+    def make_backends(self):
+        backends = {}
         for backend in ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH"):
             short = backend.split("_")[0].lower()
-            calls["peer/torch_" + short] = self.sdpa(backend)
-        calls["peer/flash3_fp8"] = self.flash3(fp8=True)
-        calls["peer/flash3_bf16"] = self.flash3(fp8=False)
-        return calls
+            backends["peer/torch_" + short] = self.sdpa(backend)
+        backends["peer/flash3_fp8"] = self.flash3(fp8=True)
+        backends["peer/flash3_bf16"] = self.flash3(fp8=False)
+        return backends
 
     def sdpa(self, backend):
-        def call():
+        @contextlib.contextmanager
+        def chosen():
             from torch.nn.attention import SDPBackend, sdpa_kernel
 
             if self.bottom_right:
@@ -74,32 +75,43 @@ class Case:
                 raise RuntimeError("its scores would take too much memory and time")
             options = {"enable_gqa": True} if self.grouped else {}
             with sdpa_kernel([getattr(SDPBackend, backend)]):
-                return self.torch.nn.functional.scaled_dot_product_attention(
+                yield lambda: self.torch.nn.functional.scaled_dot_product_attention(
                     self.values["q"], self.values["k"], self.values["v"], is_causal=self.causal,
                     scale=self.scale, **options)
 
-        return call
+        return chosen
 
     def flash3(self, fp8):
-        def call():
+        @contextlib.contextmanager
+        def chosen():
             from flash_attn_interface import flash_attn_func
 
             source = self.codes if fp8 else self.values
             # (B,S,H,D) views of the same memory.
             q, k, v = (source[name].transpose(1, 2) for name in "qkv")
             options = {name + "_descale": self.descales[name] for name in "qkv"} if fp8 else {}
-            out = flash_attn_func(q, k, v, softmax_scale=self.scale, causal=self.causal, **options)
-            out = out[0] if isinstance(out, tuple) else out
-            return out.transpose(1, 2)
 
-        return call
+            def call():
+                out = flash_attn_func(q, k, v, softmax_scale=self.scale, causal=self.causal,
+                                      **options)
+                return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
+
+            yield call
+
+        return chosen
+
+    @contextlib.contextmanager
+    def entered(self, backend):
+        """The call of a backend. What chooses it happens here, once, not in every call."""
+        with self.torch.no_grad(), self.backends[backend]() as call:
+            yield call
 
     def reasons(self):
         """Of each backend: None, or why it does not serve this problem."""
         found = {}
-        for name, call in self.calls.items():
+        for name in self.backends:
             try:
-                with self.torch.no_grad():
+                with self.entered(name) as call:
                     call()
                 self.torch.cuda.synchronize()
                 found[name] = None
@@ -129,7 +141,7 @@ class Timer:
                 call()
         return graph
 
-    def samples(self, call, method, warmup, count, blocked):
+    def samples(self, call, method, warmup, count):
         launches, work = 1, call
         if method == "graph_l2_warm":
             graph = self.capture(call)
@@ -137,14 +149,12 @@ class Timer:
         for _ in range(math.ceil(warmup / launches)):
             work()
         self.torch.cuda.synchronize()
-        return [self.sample(work, method, blocked) / launches for _ in range(count)]
+        return [self.sample(work, method) / launches for _ in range(count)]
 
-    def sample(self, work, method, blocked):
+    def sample(self, work, method):
         if method == "events_l2_cold":
             self.flush.zero_()
             self.torch.cuda.synchronize()
-        if blocked:
-            self.torch.cuda._sleep(BLOCK_CYCLES)
         self.start.record()
         work()
         self.stop.record()
@@ -175,16 +185,15 @@ class Server:
         return {"ok": True, "backends": self.case.reasons()}
 
     def output(self, request):
-        with self.torch.no_grad():
-            out = self.case.calls[request["backend"]]().to(self.torch.bfloat16).contiguous()
+        with self.case.entered(request["backend"]) as call:
+            out = call().to(self.torch.bfloat16).contiguous()
         out.view(self.torch.int16).cpu().numpy().tofile(request["file"])
         return {"ok": True}
 
     def time(self, request):
-        with self.torch.no_grad():
-            samples = self.timer.samples(
-                self.case.calls[request["backend"]], request["method"], request["warmup"],
-                request["samples"], request["blocked"])
+        with self.case.entered(request["backend"]) as call:
+            samples = self.timer.samples(call, request["method"], request["warmup"],
+                                         request["samples"])
         return {"ok": True, "samples_us": samples}
 
     def answer(self, line):
