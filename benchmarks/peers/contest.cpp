@@ -208,8 +208,13 @@ class Match {
           drop_series(name);
           break;
         }
-        PerfRecord record{sampled_.whole->shape, plan_.seed, name, method, warmup,
-                          std::move(*samples)};
+        PerfRecord record;
+        record.shape = sampled_.whole->shape;
+        record.seed = plan_.seed;
+        record.variant = name;
+        record.method = method;
+        record.warmup_iters = warmup;
+        record.samples_us = std::move(*samples);
         merge(std::move(record), results_.perf);
       }
     }
