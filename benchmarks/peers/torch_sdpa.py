@@ -197,8 +197,11 @@ class Server:
         return {"ok": True, "samples_us": samples}
 
     def answer(self, line):
+        """The answer to a request, or None to the last one."""
         try:
             request = json.loads(line)
+            if request["command"] == "quit":
+                return None
             commands = {"hello": self.hello, "case": self.set_case, "output": self.output,
                         "time": self.time}
             return commands[request["command"]](request)
@@ -212,9 +215,10 @@ def main():
     sys.stdout = sys.stderr
     server = Server()
     for line in sys.stdin:
-        if json.loads(line).get("command") == "quit":
+        answer = server.answer(line)
+        if answer is None:
             break
-        print(json.dumps(server.answer(line)), file=answers, flush=True)
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -113,14 +113,22 @@ TEST_F(TorchProcess, IsGivenTheCaseAndGivesOutputsAndTimes) {
 /// The real script on a machine without PyTorch or without a GPU: one line, and no error exit.
 TEST_F(TorchProcess, ScriptSaysWhatItLacks) {
   if (find_program("python3").empty()) GTEST_SKIP() << "no python3 on PATH";
-  const Ran ran = run(
-      "/bin/sh", {"-c", "echo '{\"command\": \"hello\"}' | python3 " +
-                            std::string(FP8_SDPA_SOURCE_DIR) + "/benchmarks/peers/torch_sdpa.py"});
+  write(at("requests"), "{\"command\": \"hello\"}\nno json\n{\"command\": \"quit\"}\n");
+  const Ran ran = run("/bin/sh", {"-c", "python3 \"$0\" <requests",
+                                  FP8_SDPA_SOURCE_DIR "/benchmarks/peers/torch_sdpa.py"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  const json answer = json::parse(ran.out, nullptr, /*allow_exceptions=*/false);
-  ASSERT_TRUE(answer.is_object()) << ran.out;
-  EXPECT_TRUE(answer.contains("ok") || answer.at("error").is_string());
-  EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '\n'), 1);
+  std::istringstream lines(ran.out);
+  std::string line;
+  ASSERT_TRUE(std::getline(lines, line)) << ran.err;
+  const json hello = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(hello.is_object()) << line;
+  EXPECT_TRUE(hello.contains("ok") || hello.at("error").is_string()) << line;
+  // What it cannot read is an answer too, not its end.
+  ASSERT_TRUE(std::getline(lines, line)) << ran.err;
+  const json refused = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(refused.is_object()) << line;
+  EXPECT_TRUE(refused.contains("error")) << line;
+  EXPECT_FALSE(std::getline(lines, line)) << line;
 }
 
 /// The peers' configuration differs from the main one by its shapes alone.
