@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "benchmarks/bootstrap.hpp"
 #include "benchmarks/result_directory.hpp"
@@ -12,19 +13,6 @@ namespace {
 
 using nlohmann::json;
 using reference::Shape;
-
-json header(const RunInfo& run) {
-  return {
-      {"schema_version", kResultSchemaVersion},
-      {"timestamp", iso_timestamp(run.start)},
-      {"backend", name_of(run.backend)},
-      {"git",
-       {{"sha", run.build.git_sha},
-        {"branch", run.build.git_branch},
-        {"dirty", run.build.git_dirty}}},
-      {"device", run.device ? to_json(*run.device) : json()},
-  };
-}
 
 /// The fields of a shape that both kinds of result have. H and S are the queries'.
 json shape_fields(const Shape& shape) {
@@ -141,6 +129,32 @@ json to_json(const PerfRecord& record, const std::optional<double>& expected_mhz
 
 }  // namespace
 
+Result<RunInfo> describe_run(const Device& device) {
+  RunInfo run;
+  run.start = std::time(nullptr);
+  run.backend = device.backend;
+  run.build = this_build();
+  if (run.backend == Backend::kDevice) {
+    auto info = describe(device);
+    if (!info.ok()) return info.status();
+    run.device = std::move(*info);
+  }
+  return run;
+}
+
+json result_header(const RunInfo& run) {
+  return {
+      {"schema_version", kResultSchemaVersion},
+      {"timestamp", iso_timestamp(run.start)},
+      {"backend", name_of(run.backend)},
+      {"git",
+       {{"sha", run.build.git_sha},
+        {"branch", run.build.git_branch},
+        {"dirty", run.build.git_dirty}}},
+      {"device", run.device ? to_json(*run.device) : json()},
+  };
+}
+
 double flop_count(const Shape& shape) {
   constexpr double kFlopPerScoreAndDim = 4;  // a multiply and an add, in Q K^T and in P V
   const double dense = kFlopPerScoreAndDim * shape.batch * shape.heads_q *
@@ -153,7 +167,7 @@ json build_meta(const RunInfo& run, const PtxasReport& ptxas, std::span<const Va
   const BuildInfo& build = run.build;
   json kernels = json::array();
   for (const PtxasEntry& entry : ptxas.entries) kernels.push_back(to_json(entry, table));
-  json out = header(run);
+  json out = result_header(run);
   out["build"] = {
       {"DEBUG_PRINT", build.debug_print},
       {"arch", build.cuda_archs},
@@ -173,7 +187,7 @@ json build_meta(const RunInfo& run, const PtxasReport& ptxas, std::span<const Va
 }
 
 json correctness_summary(const RunInfo& run, const std::vector<CorrectnessRecord>& records) {
-  json out = header(run);
+  json out = result_header(run);
   out["results"] = json::array();
   for (const CorrectnessRecord& record : records) out["results"].push_back(to_json(record));
   out["all_pass"] =
@@ -193,7 +207,7 @@ std::optional<double> expected_clock(const std::vector<PerfRecord>& records) {
 }
 
 json perf_baseline(const RunInfo& run, const std::vector<PerfRecord>& records) {
-  json out = header(run);
+  json out = result_header(run);
   out["schema_version"] = kPerfSchemaVersion;
   const auto expected = expected_clock(records);
   out["expected_sm_clock_mhz"] = expected ? json(*expected) : json();

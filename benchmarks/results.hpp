@@ -29,6 +29,8 @@ inline constexpr const char* kCorrectnessFile = "correctness_summary.json";
 inline constexpr const char* kPerfFile = "perf_baseline.json";
 inline constexpr const char* kEliteFile = "elite.json";             ///< of fp8_sdpa_elite
 inline constexpr const char* kProfileVerdictFile = "verdict.json";  ///< of fp8_sdpa_profile
+inline constexpr const char* kCeilingsFile = "ceilings.json";       ///< of fp8_sdpa_ceilings
+inline constexpr const char* kSweepFile = "sweep.json";             ///< of fp8_sdpa_sweep
 
 /// What every file of a run says of it.
 struct RunInfo {
@@ -37,6 +39,12 @@ struct RunInfo {
   std::optional<DeviceInfo> device;  ///< none on the host backend
   BuildInfo build;
 };
+
+/// What a run that starts now on this device says of itself.
+Result<RunInfo> describe_run(const Device& device);
+
+/// What every result file begins with: schema_version, timestamp, backend, git, device.
+nlohmann::json result_header(const RunInfo& run);
 
 /// One judged case.
 struct CorrectnessRecord {

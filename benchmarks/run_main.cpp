@@ -1,7 +1,6 @@
 // fp8_sdpa_run: the main job. Gates first; then, on a GPU, the times of what passed; result files.
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <exception>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -47,19 +46,6 @@ class Progress {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-Result<RunInfo> describe_run(const RunRequest& request) {
-  RunInfo run;
-  run.start = std::time(nullptr);
-  run.backend = request.choice.device.backend;
-  run.build = this_build();
-  if (run.backend == Backend::kDevice) {
-    auto device = describe(request.choice.device);
-    if (!device.ok()) return device.status();
-    run.device = std::move(*device);
-  }
-  return run;
-}
-
 void print_opening(const RunRequest& request, const RunInfo& run,
                    const std::vector<Declined>& declined) {
   print_line("backend: " + std::string(name_of(run.backend)) + " (" + request.choice.device.name +
@@ -104,7 +90,7 @@ int run_tool(int argc, char** argv) {
   if (!cases.ok()) return refuse(cases.status().message());
   const auto declined = declined_pairs(*request, *cases);
   if (!declined.ok()) return refuse(declined.status().message());
-  const auto run = describe_run(*request);
+  const auto run = describe_run(request->choice.device);
   if (!run.ok()) return refuse(run.status().message());
   const auto ptxas = load_ptxas_report();
   if (!ptxas.ok()) return refuse(ptxas.status().message());

@@ -12,7 +12,8 @@
 
 namespace fp8_sdpa::bench {
 
-/// A variant, and the output bits that its gates judged.
+/// A variant, and the output bits that its gates judged: all of O's, or, of a peer whose output is
+/// narrower than O's memory, the first ones, which are its own.
 struct TimedVariant {
   const Variant* variant;
   const std::vector<std::uint16_t>* judged;

@@ -123,9 +123,11 @@ Status validate(const std::string& file, const std::string& schema_file) {
 
 Status validate_by_name(const std::string& file, const std::string& schema_folder) {
   const std::filesystem::path path(file);
-  for (const char* known :
-       {kBuildMetaFile, kCorrectnessFile, kPerfFile, kEliteFile, kProfileVerdictFile}) {
-    if (path.filename() != known) continue;
+  std::string known;
+  for (const char* file_name : {kBuildMetaFile, kCorrectnessFile, kPerfFile, kEliteFile,
+                                kProfileVerdictFile, kCeilingsFile, kSweepFile}) {
+    known += file_name + std::string(", ");
+    if (path.filename() != file_name) continue;
     std::string name = path.stem().string();
     if (name == kPerfSchema) {
       const Result<json> document = read_json(file);
@@ -137,9 +139,8 @@ Status validate_by_name(const std::string& file, const std::string& schema_folde
   const Result<json> document = read_json(file);
   if (!document.ok()) return document.status();
   if (document->contains("/context/backend"_json_pointer)) return check_origin(*document, file);
-  return invalid_argument(one_line(file) + ": no schema for this name, expected " + kBuildMetaFile +
-                          ", " + kCorrectnessFile + ", " + kPerfFile + ", " + kEliteFile + ", " +
-                          kProfileVerdictFile + " or a file that fp8_sdpa_bench wrote");
+  known.replace(known.size() - 2, 2, " or a file that fp8_sdpa_bench wrote");
+  return invalid_argument(one_line(file) + ": no schema for this name, expected " + known);
 }
 
 }  // namespace fp8_sdpa::bench

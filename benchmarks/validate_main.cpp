@@ -33,8 +33,8 @@ int main(int argc, char** argv) {
   std::vector<std::string> files;
   std::string schemas = default_schema_folder();
   line.add("FILE", files,
-           "build_meta.json, correctness_summary.json, perf_baseline.json, elite.json or "
-           "verdict.json")
+           "build_meta.json, correctness_summary.json, perf_baseline.json, elite.json, "
+           "verdict.json, ceilings.json or sweep.json")
       .required();
   line.add("--schemas", schemas, "Folder of the schemas");
   if (const auto code = parse_or_exit(line, argc, argv)) return *code;

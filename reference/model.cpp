@@ -38,6 +38,17 @@ constexpr int kTile = 64;   ///< keys of one step
 constexpr int kDepth = 32;  ///< products of one FP8 multiply
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+/// Half a step of a format, relative to the smallest number of a binade.
+double unit_roundoff(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kE4M3: return 0x1p-4;
+    case Dtype::kE5M2: return 0x1p-3;
+    case Dtype::kHalf: return 0x1p-11;
+    case Dtype::kBFloat16: return 0x1p-8;
+  }
+  return 0.0;
+}
+
 /// What the options mean in numbers.
 struct Rounding {
   double weight_u;      ///< unit roundoff of P's format
@@ -51,16 +62,35 @@ struct Rounding {
   explicit Rounding(const ModelOptions& options)
       : weight_u(options.weights == Weights::kHalf ? 0x1p-11 : 0x1p-4),
         weight_floor(options.weights == Weights::kHalf ? 0x1p-25 : 0x1p-18),
-        score_u(options.weights == Weights::kHalf ? 0x1p-21 : 0x1p-12),
-        sum_u(options.weights == Weights::kHalf ? 0x1p-22 : 0x1p-10),
-        output_u(options.output == Dtype::kHalf ? 0x1p-11 : 0x1p-8),
+        score_u(options.weights == Weights::kE4M3 ? 0x1p-12 : 0x1p-21),
+        sum_u(options.weights == Weights::kE4M3 ? 0x1p-10 : 0x1p-22),
+        output_u(unit_roundoff(options.output)),
         output_floor(options.output == Dtype::kHalf ? 0x1p-25 : 0.0),
-        weight_factor(options.weights == Weights::kHalf ? 1.0F : 0x1p8F) {}
+        weight_factor(options.weights == Weights::kE4M3 ? 0x1p8F : 1.0F) {
+    if (options.weights == Weights::kBFloat16) {
+      weight_u = unit_roundoff(Dtype::kBFloat16);
+      weight_floor = 0.0;
+    }
+  }
 };
 
 float round_weight(float weight, Weights format) {
   if (format == Weights::kHalf) return decode_16(encode_16(weight, Dtype::kHalf), Dtype::kHalf);
+  if (format == Weights::kBFloat16) {
+    return decode_16(encode_16(weight, Dtype::kBFloat16), Dtype::kBFloat16);
+  }
   return decode_table(Dtype::kE4M3)[encode_fp8(weight, Dtype::kE4M3)];
+}
+
+/// An element of O as its format holds it. An FP8 output's scale is not known here: it keeps the
+/// format's mantissa alone.
+float round_output(float value, Dtype format) {
+  if (size_of(format) == 2) return decode_16(encode_16(value, format), format);
+  if (value == 0.0F || !std::isfinite(value)) return value;
+  const auto per_binade = static_cast<float>(1.0 / unit_roundoff(format));
+  int exponent = 0;
+  const float significand = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(significand * per_binade) / per_binade, exponent);
 }
 
 /// sum + the products a[i] * b[i], as one FP8 tensor-core multiply adds them up.
@@ -259,7 +289,7 @@ class RowModel {
     const float scale = head_.v_descale / (sum * rounding_.weight_factor);
     double square = 0.0;
     for (std::size_t d = 0; d < dim; ++d) {
-      const float value = decode_16(encode_16(row.o[d] * scale, options_.output), options_.output);
+      const float value = round_output(row.o[d] * scale, options_.output);
       out.o[d] = value;
       square += static_cast<double>(value) * value / static_cast<double>(dim);
     }

@@ -14,8 +14,9 @@ namespace fp8_sdpa::reference {
 
 /// What P is rounded to before P V.
 enum class Weights : std::uint8_t {
-  kHalf,  ///< unnormalised weights, at most 1
-  kE4M3,  ///< weights times 2^8, at most 256; the factor cancels in O / l
+  kHalf,      ///< unnormalised weights, at most 1
+  kE4M3,      ///< weights times 2^8, at most 256; the factor cancels in O / l
+  kBFloat16,  ///< unnormalised weights, at most 1: what kernels on bf16 tensors do
 };
 
 /// How products are summed.
@@ -34,6 +35,7 @@ enum class Accumulator : std::uint8_t {
 struct ModelOptions {
   Weights weights = Weights::kHalf;
   Accumulator accumulator = Accumulator::kFp32;
+  /// FP8 outputs have a scale that keeps them out of the subnormals.
   Dtype output = Dtype::kHalf;
 };
 

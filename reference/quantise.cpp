@@ -19,6 +19,14 @@ float finite_amax(std::span<const float> values) {
   return amax;
 }
 
+/// Appends a slice's codes.
+void encode(std::span<const float> values, float descale, QuantisedTensor& tensor) {
+  for (const float value : values) {
+    tensor.saturated_infinities += std::isinf(value) ? 1 : 0;
+    tensor.codes.push_back(encode_fp8(value / descale, tensor.dtype));
+  }
+}
+
 }  // namespace
 
 QuantisedTensor quantise(const std::vector<float>& values, std::int64_t heads_total,
@@ -35,11 +43,25 @@ QuantisedTensor quantise(const std::vector<float>& values, std::int64_t heads_to
     const float quotient = finite_amax(slice) / max_finite(dtype);
     const float descale = quotient > 0.0F ? quotient : 1.0F;
     tensor.descales.push_back(descale);
-    for (const float value : slice) {
-      tensor.saturated_infinities += std::isinf(value) ? 1 : 0;
-      tensor.codes.push_back(encode_fp8(value / descale, dtype));
-    }
+    encode(slice, descale, tensor);
   }
+  return tensor;
+}
+
+QuantisedTensor quantise_with_one_scale(const std::vector<float>& values, std::int64_t heads_total,
+                                        std::int64_t per_head, Dtype dtype) {
+  assert(static_cast<std::int64_t>(values.size()) == heads_total * per_head);
+  static_cast<void>(per_head);
+  QuantisedTensor tensor;
+  tensor.dtype = dtype;
+  tensor.codes.reserve(values.size());
+  const float quotient = finite_amax(values) / max_finite(dtype);
+  int exponent = 0;
+  // quotient = significand * 2^exponent with a significand of at least a half.
+  const float significand = std::frexp(quotient, &exponent);
+  const float descale = std::ldexp(1.0F, significand == 0.5F ? exponent - 1 : exponent);
+  tensor.descales.assign(static_cast<std::size_t>(heads_total), quotient > 0.0F ? descale : 1.0F);
+  encode(values, tensor.descales.front(), tensor);
   return tensor;
 }
 

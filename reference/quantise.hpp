@@ -23,6 +23,13 @@ struct QuantisedTensor {
 QuantisedTensor quantise(const std::vector<float>& values, std::int64_t heads_total,
                          std::int64_t per_head, Dtype dtype);
 
+/// The same with one descale for the whole tensor, repeated for each head: the smallest power of
+/// two that is not below amax / max_finite(dtype). Each value is then exact in bf16 as well, so
+/// that kernels with one scale per tensor, and kernels on bf16 tensors, can be given the same
+/// problem.
+QuantisedTensor quantise_with_one_scale(const std::vector<float>& values, std::int64_t heads_total,
+                                        std::int64_t per_head, Dtype dtype);
+
 /// codes[i] * descale, in fp32.
 std::vector<float> dequantise(const QuantisedTensor& tensor);
 

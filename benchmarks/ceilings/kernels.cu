@@ -1,0 +1,68 @@
+#include <cuda_runtime.h>
+
+#include "benchmarks/ceilings/kernels.hpp"
+#include "gpu/cuda_check.hpp"
+
+namespace fp8_sdpa::bench {
+namespace {
+
+/// One instruction on `x`. Both have a fixed point, so that no chain leaves the normal numbers.
+template <int kInstruction>
+__device__ float step(float x, float a, float b) {
+  if constexpr (kInstruction == static_cast<int>(Instruction::kEx2)) {
+    float y;
+    // Negated: 2^-x has a fixed point, and the instruction negates its operand for nothing.
+    asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(-x));
+    return y;
+  } else {
+    return fmaf(x, a, b);
+  }
+}
+
+template <int kInstruction>
+__global__ void __launch_bounds__(kSaturationThreads, kBlocksPerSm)
+    saturate(int iterations, float a, float b, long long* cycles, float* sink) {
+  float chain[kChains];
+#pragma unroll
+  for (int c = 0; c < kChains; ++c) chain[c] = static_cast<float>(threadIdx.x + c) * b;
+  const long long start = clock64();
+#pragma unroll 4
+  for (int i = 0; i < iterations; ++i) {
+#pragma unroll
+    for (int c = 0; c < kChains; ++c) chain[c] = step<kInstruction>(chain[c], a, b);
+  }
+  const long long end = clock64();
+  float sum = 0;
+#pragma unroll
+  for (int c = 0; c < kChains; ++c) sum += chain[c];
+  // Never so, but the compiler does not know: the chains must be computed.
+  if (sum == -1.0F) *sink = sum;
+  if (blockIdx.x == 0 && threadIdx.x == 0) *cycles = end - start;
+}
+
+__global__ void do_nothing() {}
+
+}  // namespace
+
+Status launch_saturation(Instruction instruction, const Saturation& size, long long* cycles,
+                         float* sink, CUstream_st* stream) {
+  constexpr float kFactor = 0.5F;
+  constexpr float kSummand = 0.25F;
+  constexpr int kEx2 = static_cast<int>(Instruction::kEx2);
+  constexpr int kFma = static_cast<int>(Instruction::kFma);
+  if (instruction == Instruction::kEx2) {
+    saturate<kEx2><<<size.blocks, kSaturationThreads, 0, stream>>>(size.iterations, kFactor,
+                                                                   kSummand, cycles, sink);
+  } else {
+    saturate<kFma><<<size.blocks, kSaturationThreads, 0, stream>>>(size.iterations, kFactor,
+                                                                   kSummand, cycles, sink);
+  }
+  return FP8_SDPA_CUDA_STATUS(cudaGetLastError());
+}
+
+Status launch_empty(CUstream_st* stream) {
+  do_nothing<<<1, 1, 0, stream>>>();
+  return FP8_SDPA_CUDA_STATUS(cudaGetLastError());
+}
+
+}  // namespace fp8_sdpa::bench

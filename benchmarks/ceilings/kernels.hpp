@@ -1,0 +1,40 @@
+// The kernels that ceilings are measured with, as launches.
+#pragma once
+
+#include <cstdint>
+
+#include "fp8_sdpa/status.hpp"
+
+struct CUstream_st;
+
+namespace fp8_sdpa::bench {
+
+/// The instruction that every lane of a saturating kernel issues, over and over.
+enum class Instruction : std::uint8_t {
+  kEx2,  ///< ex2.approx.ftz.f32: the multi-function unit
+  kFma,  ///< fma.rn.f32
+};
+
+/// A kernel that fills every multiprocessor with chains of one instruction.
+struct Saturation {
+  int blocks = 0;      ///< as many as are resident at once
+  int iterations = 0;  ///< kChains instructions of each lane in each
+};
+inline constexpr int kSaturationThreads = 256;
+inline constexpr int kBlocksPerSm = 8;  ///< 2048 threads: what a multiprocessor holds
+inline constexpr int kChains = 8;       ///< independent ones of a lane, so that latency is hidden
+
+/// Lane instructions of one launch.
+constexpr double instruction_count(const Saturation& size) {
+  return static_cast<double>(size.blocks) * kSaturationThreads * size.iterations * kChains;
+}
+
+/// Launches it. `cycles` (device memory, one value) receives those of block 0; `sink` (device
+/// memory, one value) is where results would go.
+Status launch_saturation(Instruction instruction, const Saturation& size, long long* cycles,
+                         float* sink, CUstream_st* stream);
+
+/// Launches a kernel of one thread that does nothing.
+Status launch_empty(CUstream_st* stream);
+
+}  // namespace fp8_sdpa::bench

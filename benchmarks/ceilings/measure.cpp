@@ -1,0 +1,211 @@
+#include <memory>
+#include <utility>
+
+#include "benchmarks/ceilings/ceilings.hpp"
+#include "benchmarks/ceilings/kernels.hpp"
+
+#if FP8_SDPA_HAS_DEVICE
+#include <cuda_runtime_api.h>
+
+#include "gpu/cuda_check.hpp"
+#include "reference/memory.hpp"
+#endif
+
+namespace fp8_sdpa::bench {
+
+#if FP8_SDPA_HAS_DEVICE
+
+namespace {
+
+struct DestroyEvent {
+  void operator()(CUevent_st* event) const { static_cast<void>(cudaEventDestroy(event)); }
+};
+struct DestroyStream {
+  void operator()(CUstream_st* stream) const { static_cast<void>(cudaStreamDestroy(stream)); }
+};
+struct DestroyGraph {
+  void operator()(CUgraph_st* graph) const { static_cast<void>(cudaGraphDestroy(graph)); }
+};
+struct DestroyGraphExec {
+  void operator()(CUgraphExec_st* exec) const { static_cast<void>(cudaGraphExecDestroy(exec)); }
+};
+
+/// Appends the ceiling if `samples` is there, else says why not.
+void add(Ceiling ceiling, Result<std::vector<double>> samples, Ceilings& ceilings) {
+  if (samples.ok()) {
+    ceiling.samples_us = std::move(*samples);
+    ceilings.measured.push_back(std::move(ceiling));
+  } else {
+    ceilings.left_out.push_back({ceiling.name, samples.status().message()});
+  }
+}
+
+Status measure_instructions(const Device& device, int samples, Ceilings& ceilings) {
+  struct Entry {
+    Instruction instruction;
+    const char* name;
+    const char* what;
+    int iterations;  // one to two milliseconds
+    double per_instruction;
+    CeilingUnit unit;
+  };
+  constexpr double kFlopPerFma = 2;
+  constexpr int kEx2Iterations = 2048;
+  constexpr int kFmaIterations = 16384;
+  constexpr Entry kEntries[] = {
+      {Instruction::kEx2, "ex2", "ex2.approx.ftz.f32, eight chains a lane, 2048 threads an SM",
+       kEx2Iterations, 1, CeilingUnit::kOperationPerSecond},
+      {Instruction::kFma, "fma", "fma.rn.f32, eight chains a lane, 2048 threads an SM",
+       kFmaIterations, kFlopPerFma, CeilingUnit::kFlopPerSecond},
+  };
+  auto cycles = reference::allocate(device, sizeof(long long), "the cycle count");
+  if (!cycles.ok()) return cycles.status();
+  auto sink = reference::allocate(device, sizeof(float), "the sink");
+  if (!sink.ok()) return sink.status();
+  for (const Entry& entry : kEntries) {
+    const Saturation size{device.sm_count * kBlocksPerSm, entry.iterations};
+    Ceiling ceiling{entry.name, entry.what,
+                    entry.unit, instruction_count(size) * entry.per_instruction,
+                    {},         std::nullopt};
+    auto times = time_work(
+        [&](CUstream_st* stream) {
+          return launch_saturation(entry.instruction, size,
+                                   static_cast<long long*>((*cycles)->data()),
+                                   static_cast<float*>((*sink)->data()), stream);
+        },
+        samples);
+    if (times.ok()) {
+      long long count = 0;
+      if (Status s = (*cycles)->download(&count); !s.ok()) return s;
+      ceiling.cycles = static_cast<double>(count);
+    }
+    add(std::move(ceiling), std::move(times), ceilings);
+  }
+  return {};
+}
+
+Status measure_copy(const Device& device, int samples, Ceilings& ceilings) {
+  constexpr std::size_t kWanted = std::size_t{1} << 30;
+  constexpr std::size_t kShareOfFree = 4;
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes));
+  const std::size_t bytes = std::min(kWanted, free_bytes / kShareOfFree);
+  auto from = reference::allocate(device, bytes, "the copy's source");
+  if (!from.ok()) return from.status();
+  auto to = reference::allocate(device, bytes, "the copy's destination");
+  if (!to.ok()) return to.status();
+  // A copy reads each byte once and writes it once.
+  Ceiling ceiling{"copy",
+                  "cudaMemcpyAsync on the device, " + std::to_string(bytes >> 20U) + " MiB",
+                  CeilingUnit::kBytesPerSecond,
+                  2.0 * static_cast<double>(bytes),
+                  {},
+                  std::nullopt};
+  add(std::move(ceiling),
+      time_work(
+          [&](CUstream_st* stream) {
+            return FP8_SDPA_CUDA_STATUS(cudaMemcpyAsync((*to)->data(), (*from)->data(), bytes,
+                                                        cudaMemcpyDeviceToDevice, stream));
+          },
+          samples),
+      ceilings);
+  return {};
+}
+
+/// Nodes of the graph of empty kernels, as many as timer.hpp's graphs have launches.
+constexpr int kGraphNodes = 20;
+
+Status measure_empty_graph(int samples, Ceilings& ceilings) {
+  cudaStream_t raw_stream = nullptr;
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&raw_stream, cudaStreamNonBlocking));
+  const std::unique_ptr<CUstream_st, DestroyStream> stream(raw_stream);
+  // Its module is loaded before the capture.
+  if (Status s = launch_empty(stream.get()); !s.ok()) return s;
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream.get()));
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(
+      cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+  Status launched;
+  for (int i = 0; i < kGraphNodes && launched.ok(); ++i) launched = launch_empty(stream.get());
+  cudaGraph_t raw_graph = nullptr;
+  const Status ended = FP8_SDPA_CUDA_STATUS(cudaStreamEndCapture(stream.get(), &raw_graph));
+  const std::unique_ptr<CUgraph_st, DestroyGraph> graph(raw_graph);
+  if (!launched.ok()) return launched;
+  if (!ended.ok()) return ended;
+  cudaGraphExec_t raw_exec = nullptr;
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaGraphInstantiateWithFlags(&raw_exec, graph.get(), 0));
+  const std::unique_ptr<CUgraphExec_st, DestroyGraphExec> exec(raw_exec);
+  auto times = time_work(
+      [&](CUstream_st* on) { return FP8_SDPA_CUDA_STATUS(cudaGraphLaunch(exec.get(), on)); },
+      samples);
+  if (times.ok()) {
+    for (double& sample : *times) sample /= kGraphNodes;
+  }
+  add({"empty_launch_in_graph",
+       "an empty kernel, per node of a CUDA graph of " + std::to_string(kGraphNodes),
+       CeilingUnit::kMicroseconds,
+       1,
+       {},
+       std::nullopt},
+      std::move(times), ceilings);
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<double>> time_work(const StreamWork& work, int samples) {
+  constexpr int kWarmUps = 3;
+  constexpr double kMicrosecondsPerMillisecond = 1000.0;
+  cudaStream_t raw_stream = nullptr;
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&raw_stream, cudaStreamNonBlocking));
+  const std::unique_ptr<CUstream_st, DestroyStream> stream(raw_stream);
+  cudaEvent_t raw_event = nullptr;
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventCreate(&raw_event));
+  const std::unique_ptr<CUevent_st, DestroyEvent> start(raw_event);
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventCreate(&raw_event));
+  const std::unique_ptr<CUevent_st, DestroyEvent> stop(raw_event);
+  std::vector<double> times;
+  for (int i = -kWarmUps; i < samples; ++i) {
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventRecord(start.get(), stream.get()));
+    if (Status s = work(stream.get()); !s.ok()) return s;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventRecord(stop.get(), stream.get()));
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(stop.get()));
+    float milliseconds = 0;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&milliseconds, start.get(), stop.get()));
+    if (i >= 0) times.push_back(milliseconds * kMicrosecondsPerMillisecond);
+  }
+  return times;
+}
+
+Result<Ceilings> measure_ceilings(const Device& device, int samples) {
+  if (device.backend != Backend::kDevice) {
+    return unsupported("the host executor's speed is no limit of a GPU");
+  }
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaSetDevice(device.index));
+  Ceilings ceilings;
+  measure_matrix_multiplies(samples, ceilings);
+  if (Status s = measure_copy(device, samples, ceilings); !s.ok()) return s;
+  if (Status s = measure_instructions(device, samples, ceilings); !s.ok()) return s;
+  add({"empty_launch",
+       "an empty kernel between two CUDA events",
+       CeilingUnit::kMicroseconds,
+       1,
+       {},
+       std::nullopt},
+      time_work(launch_empty, samples), ceilings);
+  if (Status s = measure_empty_graph(samples, ceilings); !s.ok()) return s;
+  return ceilings;
+}
+
+#else
+
+Result<std::vector<double>> time_work(const StreamWork&, int) {
+  return unsupported("this build has no device code");
+}
+Result<Ceilings> measure_ceilings(const Device&, int) {
+  return unsupported("this build has no device code");
+}
+
+#endif
+
+}  // namespace fp8_sdpa::bench

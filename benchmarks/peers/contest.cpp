@@ -1,0 +1,309 @@
+#include "benchmarks/peers/contest.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "benchmarks/peer_table.hpp"
+#include "benchmarks/peers/judged_run.hpp"
+#include "benchmarks/report.hpp"
+#include "benchmarks/timer.hpp"
+#include "benchmarks/timing.hpp"
+#include "benchmarks/workload.hpp"
+
+namespace fp8_sdpa::bench {
+namespace {
+
+using reference::CaseResult;
+using reference::Shape;
+
+constexpr Method kMethods[] = {Method::kEventsWarm, Method::kEventsCold, Method::kGraphWarm};
+constexpr std::string_view kPeerPrefix = "peer/";
+
+bool is_peer(std::string_view name) {
+  return name.substr(0, kPeerPrefix.size()) == kPeerPrefix;
+}
+
+/// What a backend of the second process rounds to.
+Formats torch_formats(const std::string& backend) {
+  const bool fp8 = backend == "peer/flash3_fp8";
+  return {fp8 ? reference::Weights::kE4M3 : reference::Weights::kBFloat16, Dtype::kBFloat16};
+}
+
+/// Appends a round's samples to the series that it belongs to.
+void merge(PerfRecord round, std::vector<PerfRecord>& records) {
+  const auto same = std::find_if(records.begin(), records.end(), [&](const PerfRecord& record) {
+    return record.shape.name == round.shape.name && record.variant == round.variant &&
+           record.method == round.method;
+  });
+  if (same == records.end()) {
+    records.push_back(std::move(round));
+  } else {
+    for (Repetition& repetition : round.repetitions) {
+      repetition.first_sample += static_cast<int>(same->samples_us.size());
+      same->repetitions.push_back(repetition);
+    }
+    same->samples_us.insert(same->samples_us.end(), round.samples_us.begin(),
+                            round.samples_us.end());
+  }
+}
+
+/// One shape's part of a contest.
+class Match {
+ public:
+  Match(const ContestPlan& plan, const Device& device, TorchPeers* torch, const Output& output,
+        ContestResults& results)
+      : plan_(plan), device_(device), torch_(torch), output_(output), results_(results) {}
+
+  Status run(const Shape& shape) {
+    output_.progress(shape.name + ": inputs and references");
+    auto sampled = sample_case(shape, plan_.seed);
+    if (!sampled.ok()) return sampled.status();
+    sampled_ = std::move(*sampled);
+    auto workload = Workload::make(*sampled_.whole, device_);
+    if (!workload.ok()) return workload.status();
+    if (Status s = judge_all(*workload); !s.ok()) return s;
+    if (Status s = judge_torch(); !s.ok()) return s;
+    return time_all();
+  }
+
+ private:
+  void decline(const std::string& name, const std::string& reason) const {
+    output_.line("note: " + name + " declines " + sampled_.whole->shape.name + ": " + reason);
+  }
+
+  void record(CorrectnessRecord judged) const {
+    output_.line(correctness_line(judged));
+    if (!judged.result.pass) output_.line("  " + judged.result.failure());
+    results_.correctness.push_back(std::move(judged));
+  }
+
+  void record(const std::string& name, CaseResult result) const {
+    result.variant = name;
+    record({sampled_.whole->shape, sampled_.whole->dtype, std::move(result)});
+  }
+
+  Status judge_all(const Workload& workload) {
+    std::vector<const Variant*> ours = plan_.variants;
+    if (ours.empty()) {
+      const auto chosen = fp8_sdpa::plan(workload.problem(), device_);
+      if (!chosen.ok()) return chosen.status();
+      ours.push_back(&chosen->variant());
+    }
+    int passed = 0;
+    for (const Variant* variant : ours) {
+      const auto pass = judge_variant(workload, *variant, formats_of(*variant), nullptr);
+      if (!pass.ok()) return pass.status();
+      passed += *pass ? 1 : 0;
+    }
+    if (passed == 0) results_.ours_pass = false;
+    for (const Peer& peer : peers()) {
+      const auto pass = judge_variant(workload, peer.variant, peer.formats, peer.output_scale);
+      if (!pass.ok()) return pass.status();
+    }
+    return {};
+  }
+
+  /// Whether it serves the problem and passes. Puts what is to be timed into contestants_.
+  Result<bool> judge_variant(const Workload& workload, const Variant& variant,
+                             const Formats& formats, double (*output_scale)(const Plan&)) {
+    const std::string name(variant.name);
+    const bool ours = !is_peer(name);
+    output_.progress(sampled_.whole->shape.name + ": " + name);
+    const auto plan = workload.plan_for(variant);
+    if (!plan.ok() && plan.status().code() == StatusCode::kUnsupported) {
+      decline(name, plan.status().message());
+      return false;
+    }
+    if (!plan.ok()) return plan.status();
+    const double scale = output_scale != nullptr ? output_scale(*plan) : 1.0;
+    auto judged = run_and_judge(workload, *plan, sampled_, formats, scale, plan_.config.tolerances);
+    if (!judged.ok()) {
+      if (!is_kernel_error(judged.status())) return judged.status();
+      record(error_record(*sampled_.whole, variant, judged.status()));
+      results_.ours_pass = results_.ours_pass && !ours;
+      return false;
+    }
+    const bool pass = judged->result.pass;
+    record(name, std::move(judged->result));
+    results_.ours_pass = results_.ours_pass && (pass || !ours);
+    // Behind an FP8 output lies what others left in O's memory.
+    if (size_of(formats.output) == 1) judged->bits.resize(judged->bits.size() / 2);
+    if (pass || !ours) contestants_.push_back({&variant, std::move(judged->bits)});
+    return pass;
+  }
+
+  Status judge_torch() {
+    if (torch_ == nullptr) return {};
+    std::vector<DeclinedPeer> declined;
+    const auto serving = torch_->set_case(sampled_, plan_.scratch, declined);
+    if (!serving.ok()) return leave_torch_out(serving.status());
+    for (const DeclinedPeer& peer : declined) decline(peer.name, peer.reason);
+    for (const std::string& name : *serving) {
+      output_.progress(sampled_.whole->shape.name + ": " + name);
+      const auto bits = torch_->output(name, plan_.scratch);
+      if (!bits.ok()) {
+        decline(name, bits.status().message());
+        continue;
+      }
+      const Formats formats = torch_formats(name);
+      record(name, judge_output(sampled_, decode_output(*bits, formats.output, 1.0), formats,
+                                plan_.config.tolerances));
+      torch_names_.push_back(name);
+    }
+    return {};
+  }
+
+  /// The second process is no reason to end the first.
+  Status leave_torch_out(const Status& reason) {
+    decline("the second process", reason.message());
+    torch_names_.clear();
+    return {};
+  }
+
+  Status time_all() {
+    const Shape& shape = sampled_.whole->shape;
+    const int timed = launches_for(shape, plan_.timed_iters);
+    const int warmup = launches_for(shape, plan_.config.timing.warmup_iters);
+    const int rounds = torch_names_.empty() ? 1 : std::min(plan_.rounds, timed);
+    for (int round = 0; round < rounds; ++round) {
+      const int count = timed * (round + 1) / rounds - timed * round / rounds;
+      output_.progress("timing " + shape.name + ", round " + std::to_string(round + 1));
+      if (Status s = time_in_process(warmup, count); !s.ok()) return s;
+      time_torch(warmup, count);
+    }
+    for (const PerfRecord& record : results_.perf) {
+      if (record.shape.name == shape.name && record.method == Method::kEventsWarm) {
+        output_.line(perf_line(record));
+      }
+    }
+    return {};
+  }
+
+  Status time_in_process(int warmup, int count) {
+    std::vector<TimedVariant> timed;
+    for (const Contestant& c : contestants_) timed.push_back({c.variant, &c.judged});
+    if (timed.empty()) return {};
+    TimingPlan plan;
+    plan.warmup_iters = warmup;
+    plan.timed_iters = plan.max_timed_iters = count;
+    auto results = time_variants(std::move(timed), *sampled_.whole, device_, plan);
+    if (!results.ok()) return results.status();
+    for (const auto& [variant, status] : results->failed) {
+      record(error_record(*sampled_.whole, *variant, status));
+      results_.ours_pass = results_.ours_pass && is_peer(variant->name);
+      const Variant* gone = variant;
+      std::erase_if(contestants_, [gone](const Contestant& c) { return c.variant == gone; });
+      drop_series(std::string(variant->name));
+    }
+    for (PerfRecord& record : results->records) merge(std::move(record), results_.perf);
+    return {};
+  }
+
+  void time_torch(int warmup, int count) {
+    const std::vector<std::string> names = torch_names_;
+    for (const std::string& name : names) {
+      for (const Method method : kMethods) {
+        auto samples = torch_->time(name, method, warmup, count);
+        if (!samples.ok()) {
+          decline(name, std::string(name_of(method)) + ": " + samples.status().message());
+          std::erase(torch_names_, name);
+          drop_series(name);
+          break;
+        }
+        PerfRecord record;
+        record.shape = sampled_.whole->shape;
+        record.seed = plan_.seed;
+        record.variant = name;
+        record.method = method;
+        record.warmup_iters = warmup;
+        record.samples_us = std::move(*samples);
+        // A round of the second process is a stretch of time whose clock nobody read.
+        record.repetitions = split_into_repetitions(count, 1);
+        merge(std::move(record), results_.perf);
+      }
+    }
+  }
+
+  /// Half a series is none.
+  void drop_series(const std::string& name) const {
+    std::erase_if(results_.perf, [&](const PerfRecord& record) {
+      return record.variant == name && record.shape.name == sampled_.whole->shape.name;
+    });
+  }
+
+  struct Contestant {
+    const Variant* variant;
+    std::vector<std::uint16_t> judged;
+  };
+
+  const ContestPlan& plan_;
+  const Device& device_;
+  TorchPeers* torch_;
+  const Output& output_;
+  ContestResults& results_;
+  SampledCase sampled_;
+  std::vector<Contestant> contestants_;
+  std::vector<std::string> torch_names_;
+};
+
+double median_of(const PerfRecord& record) {
+  return summarise(record.samples_us).p50;
+}
+
+}  // namespace
+
+int launches_for(const Shape& shape, int asked) {
+  constexpr double kSecondsOfSeries = 1.0;
+  constexpr double kSlowFlopPerSecond = 3e14;  // below what any of them does on a large shape
+  constexpr int kLeast = 20;
+  const double seconds = kGraphLaunches * flop_count(shape) / kSlowFlopPerSecond;
+  const double fit = kSecondsOfSeries / seconds;
+  if (fit >= asked) return asked;
+  return std::min(asked, std::max(kLeast, static_cast<int>(fit)));
+}
+
+Result<ContestResults> run_contest(const ContestPlan& plan, const Device& device, TorchPeers* torch,
+                                   const Output& output) {
+  ContestResults results;
+  results.ours_pass = !plan.shapes.empty();
+  for (const Shape& shape : plan.shapes) {
+    const Status status = Match(plan, device, torch, output, results).run(shape);
+    release_peer_plans();
+    if (!status.ok()) return status;
+  }
+  return results;
+}
+
+std::string contest_tables(const std::vector<PerfRecord>& records, Method method) {
+  std::vector<std::string> names;
+  std::map<std::string, double> ours;
+  for (const PerfRecord& record : records) {
+    if (record.method != method) continue;
+    if (is_peer(record.variant)) {
+      if (std::find(names.begin(), names.end(), record.variant) == names.end()) {
+        names.push_back(record.variant);
+      }
+      continue;
+    }
+    const double p50 = median_of(record);
+    const auto [entry, added] = ours.try_emplace(record.shape.name, p50);
+    if (!added) entry->second = std::min(entry->second, p50);
+  }
+  std::string out;
+  for (const std::string& name : names) {
+    std::vector<PeerTimes> rows;
+    for (const PerfRecord& record : records) {
+      if (record.method != method || record.variant != name) continue;
+      const auto entry = ours.find(record.shape.name);
+      const double mine =
+          entry == ours.end() ? std::numeric_limits<double>::quiet_NaN() : entry->second;
+      rows.push_back({record.shape.name, median_of(record), mine});
+    }
+    out += "## " + name + ", " + name_of(method) + "\n\n" + peer_table(name, rows) + "\n";
+  }
+  return out;
+}
+
+}  // namespace fp8_sdpa::bench

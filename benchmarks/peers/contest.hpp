@@ -1,0 +1,48 @@
+// Ours against peers, shape by shape: the same tensors, judged, then timed in turns.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "benchmarks/peers/peer.hpp"
+#include "benchmarks/peers/torch_peers.hpp"
+#include "benchmarks/results.hpp"
+#include "benchmarks/runner.hpp"
+#include "fp8_sdpa/status.hpp"
+
+namespace fp8_sdpa::bench {
+
+/// What to compare, and for how long.
+struct ContestPlan {
+  reference::Config config;
+  std::vector<reference::Shape> shapes;
+  std::uint64_t seed = 0;
+  std::vector<const Variant*> variants;  ///< empty: the library's own choice for each shape
+  int timed_iters = 0;
+  int rounds = 1;       ///< the samples are taken in that many turns of ours and the second process
+  std::string scratch;  ///< a folder for files that are passed to the second process
+};
+
+struct ContestResults {
+  std::vector<CorrectnessRecord> correctness;
+  std::vector<PerfRecord> perf;
+  bool ours_pass = false;  ///< every variant of ours, at least one on each shape
+};
+
+/// Launches that are timed, and that warm up, of a shape: as asked, but no more than take about a
+/// second of a GPU in a graph's series. At least 20 of each.
+int launches_for(const reference::Shape& shape, int asked);
+
+/// Runs it on a CUDA device; `torch` may be null. A peer that fails a gate is reported as failing
+/// it and timed all the same; a variant of ours is not timed. A Status means that the run cannot go
+/// on.
+Result<ContestResults> run_contest(const ContestPlan& plan, const Device& device, TorchPeers* torch,
+                                   const Output& output);
+
+/// For each peer a table of its times and of ours, with a verdict: the fastest variant of ours on
+/// each shape, by `method`.
+std::string contest_tables(const std::vector<PerfRecord>& records, Method method);
+
+}  // namespace fp8_sdpa::bench

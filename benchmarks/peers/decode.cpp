@@ -1,0 +1,27 @@
+#include <cstring>
+
+#include "benchmarks/peers/peer.hpp"
+#include "reference/fp8.hpp"
+#include "reference/half.hpp"
+
+namespace fp8_sdpa::bench {
+
+std::vector<float> decode_output(const std::vector<std::uint16_t>& bits, Dtype format,
+                                 double scale) {
+  std::vector<float> values(bits.size());
+  if (size_of(format) == 2) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(reference::decode_16(bits[i], format) * scale);
+    }
+    return values;
+  }
+  std::vector<std::uint8_t> codes(bits.size());
+  std::memcpy(codes.data(), bits.data(), codes.size());
+  const auto& table = reference::decode_table(format);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(table[codes[i]] * scale);
+  }
+  return values;
+}
+
+}  // namespace fp8_sdpa::bench

@@ -1,0 +1,27 @@
+// A variant's output on the tensors that it is timed on, judged.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "benchmarks/peers/sampled_case.hpp"
+#include "benchmarks/workload.hpp"
+#include "fp8_sdpa/forward.hpp"
+#include "fp8_sdpa/status.hpp"
+
+namespace fp8_sdpa::bench {
+
+struct JudgedRun {
+  std::vector<std::uint16_t> bits;  ///< of O, as Workload::output() returns them
+  reference::CaseResult result;     ///< of judge_output(), and the gate "rerun_equal"
+};
+
+/// What one of the library's variants rounds to, with the half output of a Workload.
+Formats formats_of(const Variant& variant);
+
+/// Runs the plan twice and judges what it left. `scale`: what decoded elements are multiplied by.
+Result<JudgedRun> run_and_judge(const Workload& workload, const Plan& plan,
+                                const SampledCase& sampled, const Formats& formats, double scale,
+                                const reference::Tolerances& tolerances);
+
+}  // namespace fp8_sdpa::bench

@@ -1,0 +1,20 @@
+// What stands for cuDNN's peers in a build without cudnn-frontend.
+#include "benchmarks/peers/peer.hpp"
+
+namespace fp8_sdpa::bench {
+
+std::span<const Peer> peers() {
+  return {};
+}
+
+std::string missing_peers() {
+  return "peers cudnn_fp8 and cudnn_bf16 are left out: cudnn-frontend or cudnn.h was not found "
+         "when "
+         "this was configured; run pip install nvidia-cudnn-frontend nvidia-cudnn-cu13 and "
+         "configure "
+         "with -DSDPA_CUDNN_ROOT=<site-packages>";
+}
+
+void release_peer_plans() {}
+
+}  // namespace fp8_sdpa::bench

@@ -1,0 +1,153 @@
+// fp8_sdpa_peers: our kernels and other people's on the same inputs, judged and timed in turns.
+// Exit code 0: ours passed, or no GPU; 1: one of ours failed a gate; 2: bad usage, or no GPU where
+// one is required.
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "benchmarks/device_choice.hpp"
+#include "benchmarks/paths.hpp"
+#include "benchmarks/peers/contest.hpp"
+#include "benchmarks/result_directory.hpp"
+#include "benchmarks/selection.hpp"
+#include "benchmarks/tool.hpp"
+
+namespace {
+
+using namespace fp8_sdpa;
+using namespace fp8_sdpa::bench;
+
+struct Arguments {
+  std::string shapes;
+  std::string suite = "default";
+  std::string variants = "auto";
+  std::string config = default_config_path();
+  std::string folder;
+  std::string python = "python3";
+  std::string script = FP8_SDPA_TORCH_SCRIPT;
+  std::optional<int> iters;
+  int rounds = 5;
+};
+
+void print_line(const std::string& text) {
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+void print_progress(const std::string& what) {
+  static auto last = std::chrono::steady_clock::now();
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last < std::chrono::seconds(2)) return;
+  last = now;
+  std::fprintf(stderr, "... %s\n", what.c_str());
+}
+
+Result<ContestPlan> resolve(const Arguments& arguments) {
+  ContestPlan plan;
+  auto config = reference::load_config(arguments.config);
+  if (!config.ok()) return config.status();
+  auto shapes = arguments.shapes.empty() ? select_suite(arguments.suite, *config)
+                                         : select_shapes(split_list(arguments.shapes), *config);
+  if (!shapes.ok()) return shapes.status();
+  if (arguments.variants != "auto") {
+    auto chosen = select_variants(split_list(arguments.variants), variants());
+    if (!chosen.ok()) return chosen.status();
+    plan.variants = std::move(*chosen);
+  }
+  plan.config = std::move(*config);
+  plan.shapes = std::move(*shapes);
+  plan.seed = plan.config.seeds.front();
+  plan.timed_iters = arguments.iters.value_or(plan.config.timing.timed_iters);
+  plan.rounds = arguments.rounds;
+  return plan;
+}
+
+/// The second process, or nothing and a line that says why.
+std::unique_ptr<TorchPeers> start_torch(const Arguments& arguments) {
+  if (arguments.python == "none") return nullptr;
+  auto torch = TorchPeers::start(arguments.python, arguments.script);
+  if (torch.ok()) {
+    print_line("second process: " + (*torch)->description());
+    return std::move(*torch);
+  }
+  print_line("note: PyTorch's peers are left out: " + torch.status().message() +
+             " (--python names the interpreter that has it)");
+  return nullptr;
+}
+
+Status write_results(ResultDirectory& directory, const RunInfo& run,
+                     const ContestResults& results) {
+  const auto ptxas = load_ptxas_report();
+  if (!ptxas.ok()) return ptxas.status();
+  const nlohmann::json meta = build_meta(run, *ptxas, variants());
+  if (Status s = directory.write(kBuildMetaFile, meta); !s.ok()) return s;
+  const nlohmann::json summary = correctness_summary(run, results.correctness);
+  if (Status s = directory.write(kCorrectnessFile, summary); !s.ok()) return s;
+  if (Status s = directory.write(kPerfFile, perf_baseline(run, results.perf)); !s.ok()) return s;
+  const std::string tables = contest_tables(results.perf, Method::kEventsWarm) +
+                             contest_tables(results.perf, Method::kGraphWarm);
+  print_line(tables);
+  return replace_file(directory.path() + "/PEERS.md", "# Peers\n\n" + tables);
+}
+
+int run(const CommandLine& line, Arguments arguments) {
+  auto plan = resolve(arguments);
+  if (!plan.ok()) return refuse(line, plan.status().message());
+  const auto choice = choose_device("auto", current_device(), process_environment());
+  if (!choice.ok()) return refuse(line, choice.status().message());
+  if (choice->device.backend != Backend::kDevice) {
+    std::fprintf(stderr, "peers are left out: they need a GPU (%s)\n",
+                 choice->no_gpu_reason.c_str());
+    return kExitPass;
+  }
+  const auto info = describe_run(choice->device);
+  if (!info.ok()) return refuse(line, info.status().message());
+  if (arguments.folder.empty()) {
+    arguments.folder = "results/" + folder_name(std::time(nullptr)) + "-peers";
+  }
+  auto directory = ResultDirectory::open(arguments.folder);
+  if (!directory.ok()) return refuse(line, directory.status().message());
+  plan->scratch = std::filesystem::absolute(directory->path()).string();
+  if (const std::string missing = missing_peers(); !missing.empty()) {
+    print_line("note: " + missing);
+  }
+  const auto torch = start_torch(arguments);
+  const auto results =
+      run_contest(*plan, choice->device, torch.get(), {print_line, print_progress});
+  if (!results.ok()) return refuse(line, results.status().message());
+  if (Status s = write_results(*directory, *info, *results); !s.ok()) {
+    return refuse(line, s.message());
+  }
+  print_line("results: " + directory->path());
+  return results->ours_pass ? kExitPass : kExitFail;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  constexpr int kMost = 1'000'000;
+  CommandLine line(
+      "Times our kernels beside cuDNN's and PyTorch's on the same inputs, in turns; judges them "
+      "all.",
+      "fp8_sdpa_peers");
+  Arguments arguments;
+  line.add("--shapes", arguments.shapes, "Names or globs of the configuration's shapes");
+  line.add("--suite", arguments.suite, "The shapes of a suite, or all");
+  line.add("--variants", arguments.variants,
+           "Names or globs of ours; auto: the library's choice for each shape");
+  line.add("--config", arguments.config, "Configuration file");
+  line.add("--iters", arguments.iters,
+           "Timed launches, fewer on large shapes; default: the configuration's")
+      .between(1, kMost);
+  line.add("--rounds", arguments.rounds, "Turns of this process and of PyTorch's; default: 5")
+      .between(1, kMost);
+  line.add("--python", arguments.python, "The interpreter that has PyTorch; none: without it");
+  line.add("--torch-script", arguments.script, "benchmarks/peers/torch_sdpa.py");
+  line.add("--out", arguments.folder, "Default: results/<YYYYMMDD-HHMMSS>-peers");
+  if (const auto code = parse_or_exit(line, argc, argv)) return *code;
+  return run_guarded(line, [&] { return run(line, arguments); });
+}

@@ -1,0 +1,218 @@
+// fp8_sdpa_sweep: lengths and heads at constant work, and the cost model that fits them; writes
+// sweep.json. On several GPUs it deals the places to parts that ctest runs, one GPU each, and
+// merges them. Exit code 0: written, or no GPU; 1: a gate failed, or a part; 2: bad usage, no GPU
+// where one is required.
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "benchmarks/device_choice.hpp"
+#include "benchmarks/paths.hpp"
+#include "benchmarks/result_directory.hpp"
+#include "benchmarks/selection.hpp"
+#include "benchmarks/subprocess.hpp"
+#include "benchmarks/sweep/allocation.hpp"
+#include "benchmarks/sweep/sweep.hpp"
+#include "benchmarks/tool.hpp"
+#include "benchmarks/validate.hpp"
+
+namespace {
+
+using namespace fp8_sdpa;
+using namespace fp8_sdpa::bench;
+
+struct Arguments {
+  std::string variants = "auto";
+  std::string config = default_config_path();
+  std::string folder;
+  std::string gpus;
+  int first = kFirstLevel;
+  int last = kLastLevel;
+  int step = kLevelStep;
+  int head_dim = 64;
+  int iters = 100;
+  int part = 0;
+  int parts = 1;
+};
+
+Result<SweepPlan> resolve(const Arguments& arguments) {
+  SweepPlan plan;
+  auto config = reference::load_config(arguments.config);
+  if (!config.ok()) return config.status();
+  plan.config = std::move(*config);
+  if (arguments.variants != "auto") {
+    auto chosen = select_variants(split_list(arguments.variants), variants());
+    if (!chosen.ok()) return chosen.status();
+    plan.variants = std::move(*chosen);
+  }
+  if (arguments.part >= arguments.parts) {
+    return invalid_argument("--part: got " + std::to_string(arguments.part) +
+                            ", expected less than --parts, " + std::to_string(arguments.parts));
+  }
+  auto places = sweep_places(arguments.first, arguments.last, arguments.step, arguments.head_dim);
+  if (places.empty()) {
+    return invalid_argument("--first-level " + std::to_string(arguments.first) +
+                            " is past --last-level " + std::to_string(arguments.last));
+  }
+  plan.places = places_of_part(std::move(places), arguments.part, arguments.parts);
+  plan.timed_iters = arguments.iters;
+  return plan;
+}
+
+int write_and_tell(const CommandLine& line, ResultDirectory& directory,
+                   const nlohmann::json& document) {
+  if (Status s = directory.write(kSweepFile, document); !s.ok()) return refuse(line, s.message());
+  std::printf("%s\nwritten: %s/%s\n", sweep_table(document).c_str(), directory.path().c_str(),
+              kSweepFile);
+  return kExitPass;
+}
+
+/// Measures the places of this process on its GPU.
+int measure(const CommandLine& line, const SweepPlan& plan, ResultDirectory& directory,
+            const Device& device) {
+  const auto info = describe_run(device);
+  if (!info.ok()) return refuse(line, info.status().message());
+  const auto results = run_sweep(plan, device);
+  if (!results.ok()) return refuse(line, results.status().message());
+  const int code = write_and_tell(line, directory, sweep_document(*info, *results));
+  return code != kExitPass || results->pass ? code : kExitFail;
+}
+
+/// The GPUs of "--gpus all" or "--gpus 0,2".
+Result<std::vector<int>> chosen_gpus(const std::string& text) {
+  const auto visible = visible_gpus();
+  if (!visible.ok() || text == "all") return visible;
+  std::vector<int> gpus;
+  for (const std::string& word : split_list(text)) {
+    const auto gpu = std::find_if(visible->begin(), visible->end(),
+                                  [&](int index) { return std::to_string(index) == word; });
+    if (gpu == visible->end()) {
+      return invalid_argument("--gpus: got " + reference::one_line(word) + ", expected all or " +
+                              "ordinals below " + std::to_string(visible->size()));
+    }
+    gpus.push_back(*gpu);
+  }
+  return gpus;
+}
+
+Result<nlohmann::json> merge_parts(const std::string& folder, int parts) {
+  std::vector<nlohmann::json> documents;
+  for (int part = 0; part < parts; ++part) {
+    const std::string path =
+        folder + "/part_" + std::to_string(part) + "/" + std::string(kSweepFile);
+    auto document = read_result_file(path, "sweep", default_schema_folder());
+    if (!document.ok()) return document.status();
+    documents.push_back(std::move(*document));
+  }
+  return merge_sweeps(documents);
+}
+
+/// Spreads the places over GPUs through ctest, and merges what the parts wrote.
+int spread(const CommandLine& line, const Arguments& arguments, const std::string& self,
+           const std::vector<int>& gpus, ResultDirectory& directory) {
+  constexpr int kPartsOfGpu = 3;  // so that no GPU waits long for the last part of another
+  const std::string ctest = find_program("ctest");
+  if (ctest.empty())
+    return refuse(line, "ctest is not on PATH: it spreads the parts over the GPUs");
+  const std::string folder = std::filesystem::absolute(directory.path()).string();
+  const auto places =
+      sweep_places(arguments.first, arguments.last, arguments.step, arguments.head_dim);
+  const int parts =
+      std::min(static_cast<int>(gpus.size()) * kPartsOfGpu, static_cast<int>(places.size()));
+  const std::vector<std::string> command = {self,
+                                            "--variants",
+                                            arguments.variants,
+                                            "--config",
+                                            std::filesystem::absolute(arguments.config).string(),
+                                            "--first-level",
+                                            std::to_string(arguments.first),
+                                            "--last-level",
+                                            std::to_string(arguments.last),
+                                            "--level-step",
+                                            std::to_string(arguments.step),
+                                            "--head-dim",
+                                            std::to_string(arguments.head_dim),
+                                            "--iters",
+                                            std::to_string(arguments.iters)};
+  if (Status s = directory.write("gpus.json", resource_spec(gpus)); !s.ok()) {
+    return refuse(line, s.message());
+  }
+  const std::string tests = part_tests(command, parts, folder);
+  if (Status s = replace_file(folder + "/CTestTestfile.cmake", tests); !s.ok()) {
+    return refuse(line, s.message());
+  }
+  const auto ran =
+      run_process({ctest, "--test-dir", folder, "--resource-spec-file", folder + "/gpus.json",
+                   "--parallel", std::to_string(gpus.size()), "--output-on-failure"},
+                  Stderr::kKeep);
+  if (!ran.ok()) return refuse(line, ran.status().message());
+  if (ran->exit_code != 0) {
+    std::fputs(ran->output.c_str(), stdout);
+    refuse(line, "a part failed, see above; what the others wrote is in " + folder + "/part_*");
+    return kExitFail;
+  }
+  const auto merged = merge_parts(folder, parts);
+  if (!merged.ok()) return refuse(line, merged.status().message());
+  return write_and_tell(line, directory, *merged);
+}
+
+int run(const CommandLine& line, Arguments arguments, const std::string& self) {
+  const auto plan = resolve(arguments);
+  if (!plan.ok()) return refuse(line, plan.status().message());
+  const auto allocated = allocated_gpu(process_environment());
+  if (!allocated.ok()) return refuse(line, allocated.status().message());
+  if (*allocated) {
+    if (Status s = use_gpu(**allocated); !s.ok()) return refuse(line, s.message());
+  }
+  const auto choice = choose_device("auto", current_device(), process_environment());
+  if (!choice.ok()) return refuse(line, choice.status().message());
+  if (choice->device.backend != Backend::kDevice) {
+    std::fprintf(stderr, "the sweep is left out: it needs a GPU (%s)\n",
+                 choice->no_gpu_reason.c_str());
+    return kExitPass;
+  }
+  if (arguments.folder.empty()) {
+    arguments.folder = "results/" + folder_name(std::time(nullptr)) + "-sweep";
+  }
+  auto directory = ResultDirectory::open(arguments.folder);
+  if (!directory.ok()) return refuse(line, directory.status().message());
+  if (arguments.gpus.empty()) return measure(line, *plan, *directory, choice->device);
+  const auto gpus = chosen_gpus(arguments.gpus);
+  if (!gpus.ok()) return refuse(line, gpus.status().message());
+  return spread(line, arguments, self, *gpus, *directory);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  constexpr int kMaxDim = 256;
+  constexpr int kMost = 100'000;
+  CommandLine line(
+      "Measures launches from S = 32 to 65536 and B*H = 1 to 128 at constant work, and fits what "
+      "they cost.",
+      "fp8_sdpa_sweep");
+  Arguments arguments;
+  line.add("--variants", arguments.variants,
+           "Names or globs; auto: the library's choice at each place");
+  line.add("--config", arguments.config, "Configuration file: tolerances and warm-up");
+  line.add("--first-level", arguments.first, "Smallest work, as log2 of B*H * S^2; default: 17")
+      .between(2 * kSmallestSeqBits, 2 * kLargestSeqBits + kLargestHeadBits);
+  line.add("--last-level", arguments.last, "Largest work; default: 32")
+      .between(2 * kSmallestSeqBits, 2 * kLargestSeqBits + kLargestHeadBits);
+  line.add("--level-step", arguments.step, "Between levels; default: 3").between(1, kMost);
+  line.add("--head-dim", arguments.head_dim, "Default: 64").between(1, kMaxDim);
+  line.add("--iters", arguments.iters, "Timed launches, fewer of large ones; default: 100")
+      .between(1, kMost);
+  line.add("--gpus", arguments.gpus, "Spread over GPUs: all, or ordinals 0,1,...");
+  line.add("--part", arguments.part, "Of a spread sweep: the part to measure").between(0, kMost);
+  line.add("--parts", arguments.parts, "Of a spread sweep: how many there are").between(1, kMost);
+  line.add("--out", arguments.folder, "Default: results/<YYYYMMDD-HHMMSS>-sweep");
+  if (const auto code = parse_or_exit(line, argc, argv)) return *code;
+  return run_guarded(line, [&] {
+    return run(line, arguments, std::filesystem::read_symlink("/proc/self/exe").string());
+  });
+}
