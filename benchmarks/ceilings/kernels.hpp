@@ -21,8 +21,9 @@ struct Saturation {
   int iterations = 0;  ///< kChains instructions of each lane in each
 };
 inline constexpr int kSaturationThreads = 256;
-inline constexpr int kBlocksPerSm = 8;  ///< 2048 threads: what a multiprocessor holds
-inline constexpr int kChains = 8;       ///< independent ones of a lane, so that latency is hidden
+/// 1024 threads: eight warps a scheduler. Every architecture holds them at once.
+inline constexpr int kBlocksPerSm = 4;
+inline constexpr int kChains = 8;  ///< independent ones of a lane, so that latency is hidden
 
 /// Lane instructions of one launch.
 constexpr double instruction_count(const Saturation& size) {

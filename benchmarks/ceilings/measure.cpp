@@ -50,12 +50,12 @@ Status measure_instructions(const Device& device, int samples, Ceilings& ceiling
     CeilingUnit unit;
   };
   constexpr double kFlopPerFma = 2;
-  constexpr int kEx2Iterations = 2048;
-  constexpr int kFmaIterations = 16384;
+  constexpr int kEx2Iterations = 4096;
+  constexpr int kFmaIterations = 32768;
   constexpr Entry kEntries[] = {
-      {Instruction::kEx2, "ex2", "ex2.approx.ftz.f32, eight chains a lane, 2048 threads an SM",
+      {Instruction::kEx2, "ex2", "ex2.approx.ftz.f32, eight chains a lane, 1024 threads an SM",
        kEx2Iterations, 1, CeilingUnit::kOperationPerSecond},
-      {Instruction::kFma, "fma", "fma.rn.f32, eight chains a lane, 2048 threads an SM",
+      {Instruction::kFma, "fma", "fma.rn.f32, eight chains a lane, 1024 threads an SM",
        kFmaIterations, kFlopPerFma, CeilingUnit::kFlopPerSecond},
   };
   auto cycles = reference::allocate(device, sizeof(long long), "the cycle count");
