@@ -63,6 +63,10 @@ bool fixed_gates_apply(const Shape& shape, const JudgeContext& context) {
   return !context.drawn || family == nullptr || family->fixed_tolerances;
 }
 
+bool absolute_kernel_gate_applies(const Shape& shape, const JudgeContext& context) {
+  return !context.fp8_p || (context.drawn && shape.mask == Mask::kNone);
+}
+
 std::vector<GateResult> judge(const Metrics& quantised, const Metrics& kernel, const Shape& shape,
                               const Tolerances& tolerances, const JudgeContext& context) {
   std::vector<GateResult> gates;
@@ -79,9 +83,11 @@ std::vector<GateResult> judge(const Metrics& quantised, const Metrics& kernel, c
                        tolerances.rel_l2_quantised * rounding_factor(context.dtype), false,
                        quantised, quantised.worst_head));
   // O is an average of rows of V: its error scales with them. The tolerance is stated for |V| <= 1.
-  gates.push_back(gate("kernel_abs", kernel.max_abs_err,
-                       tolerances.abs_kernel * std::max(1.0, context.max_abs_v), true, kernel,
-                       kernel.worst));
+  if (absolute_kernel_gate_applies(shape, context)) {
+    gates.push_back(gate("kernel_abs", kernel.max_abs_err,
+                         tolerances.abs_kernel * std::max(1.0, context.max_abs_v), true, kernel,
+                         kernel.worst));
+  }
   gates.push_back(gate("kernel_rel_l2", kernel.rel_l2,
                        context.fp8_p ? tolerances.rel_l2_kernel_fp8_p : tolerances.rel_l2_kernel,
                        true, kernel, kernel.worst_head));

@@ -51,7 +51,7 @@ if(EXISTS ${SDPA_GATES})
           # They ask about values. Sanitizers look at accesses, which the lengths decide.
           continue()
         elseif(SDPA_GATES_SANITIZER STREQUAL "thread"
-               AND test MATCHES "Families\\.|Hostile|Nothing|EveryLength|MoreKeys|BothFormats")
+               AND test MATCHES "Families\\.|Hostile|Nothing|EveryLength|MoreKeys|BothFormats|FewKeys")
           # Nor do lengths and formats decide who waits for whom.
           continue()
         elseif(test MATCHES "[/_]((stage_c|sm[0-9]+)[A-Za-z0-9_]*)$")
