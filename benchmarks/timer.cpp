@@ -3,8 +3,7 @@
 #include <utility>
 
 #if FP8_SDPA_HAS_DEVICE
-#include <cuda_runtime_api.h>
-
+#include "benchmarks/cuda_handles.hpp"
 #include "gpu/cuda_check.hpp"
 #include "reference/memory.hpp"
 #endif
@@ -14,23 +13,6 @@ namespace fp8_sdpa::bench {
 #if FP8_SDPA_HAS_DEVICE
 
 namespace {
-
-struct DestroyEvent {
-  void operator()(CUevent_st* event) const { static_cast<void>(cudaEventDestroy(event)); }
-};
-struct DestroyStream {
-  void operator()(CUstream_st* stream) const { static_cast<void>(cudaStreamDestroy(stream)); }
-};
-struct DestroyGraph {
-  void operator()(CUgraph_st* graph) const { static_cast<void>(cudaGraphDestroy(graph)); }
-};
-struct DestroyGraphExec {
-  void operator()(CUgraphExec_st* exec) const { static_cast<void>(cudaGraphExecDestroy(exec)); }
-};
-using Event = std::unique_ptr<CUevent_st, DestroyEvent>;
-using Stream = std::unique_ptr<CUstream_st, DestroyStream>;
-using Graph = std::unique_ptr<CUgraph_st, DestroyGraph>;
-using GraphExec = std::unique_ptr<CUgraphExec_st, DestroyGraphExec>;
 
 Status make_event(Event& event) {
   cudaEvent_t raw = nullptr;

@@ -5,8 +5,7 @@
 #include "benchmarks/ceilings/kernels.hpp"
 
 #if FP8_SDPA_HAS_DEVICE
-#include <cuda_runtime_api.h>
-
+#include "benchmarks/cuda_handles.hpp"
 #include "gpu/cuda_check.hpp"
 #include "reference/memory.hpp"
 #endif
@@ -16,19 +15,6 @@ namespace fp8_sdpa::bench {
 #if FP8_SDPA_HAS_DEVICE
 
 namespace {
-
-struct DestroyEvent {
-  void operator()(CUevent_st* event) const { static_cast<void>(cudaEventDestroy(event)); }
-};
-struct DestroyStream {
-  void operator()(CUstream_st* stream) const { static_cast<void>(cudaStreamDestroy(stream)); }
-};
-struct DestroyGraph {
-  void operator()(CUgraph_st* graph) const { static_cast<void>(cudaGraphDestroy(graph)); }
-};
-struct DestroyGraphExec {
-  void operator()(CUgraphExec_st* exec) const { static_cast<void>(cudaGraphExecDestroy(exec)); }
-};
 
 /// Appends the ceiling if `samples` is there, else says why not.
 void add(Ceiling ceiling, Result<std::vector<double>> samples, Ceilings& ceilings) {
@@ -119,7 +105,7 @@ constexpr int kGraphNodes = 20;
 Status measure_empty_graph(int samples, Ceilings& ceilings) {
   cudaStream_t raw_stream = nullptr;
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&raw_stream, cudaStreamNonBlocking));
-  const std::unique_ptr<CUstream_st, DestroyStream> stream(raw_stream);
+  const Stream stream(raw_stream);
   // Its module is loaded before the capture.
   if (Status s = launch_empty(stream.get()); !s.ok()) return s;
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream.get()));
@@ -129,12 +115,12 @@ Status measure_empty_graph(int samples, Ceilings& ceilings) {
   for (int i = 0; i < kGraphNodes && launched.ok(); ++i) launched = launch_empty(stream.get());
   cudaGraph_t raw_graph = nullptr;
   const Status ended = FP8_SDPA_CUDA_STATUS(cudaStreamEndCapture(stream.get(), &raw_graph));
-  const std::unique_ptr<CUgraph_st, DestroyGraph> graph(raw_graph);
+  const Graph graph(raw_graph);
   if (!launched.ok()) return launched;
   if (!ended.ok()) return ended;
   cudaGraphExec_t raw_exec = nullptr;
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaGraphInstantiateWithFlags(&raw_exec, graph.get(), 0));
-  const std::unique_ptr<CUgraphExec_st, DestroyGraphExec> exec(raw_exec);
+  const GraphExec exec(raw_exec);
   auto times = time_work(
       [&](CUstream_st* on) { return FP8_SDPA_CUDA_STATUS(cudaGraphLaunch(exec.get(), on)); },
       samples);
@@ -158,12 +144,12 @@ Result<std::vector<double>> time_work(const StreamWork& work, int samples) {
   constexpr double kMicrosecondsPerMillisecond = 1000.0;
   cudaStream_t raw_stream = nullptr;
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&raw_stream, cudaStreamNonBlocking));
-  const std::unique_ptr<CUstream_st, DestroyStream> stream(raw_stream);
+  const Stream stream(raw_stream);
   cudaEvent_t raw_event = nullptr;
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventCreate(&raw_event));
-  const std::unique_ptr<CUevent_st, DestroyEvent> start(raw_event);
+  const Event start(raw_event);
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventCreate(&raw_event));
-  const std::unique_ptr<CUevent_st, DestroyEvent> stop(raw_event);
+  const Event stop(raw_event);
   std::vector<double> times;
   for (int i = -kWarmUps; i < samples; ++i) {
     FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventRecord(start.get(), stream.get()));

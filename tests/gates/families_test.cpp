@@ -51,25 +51,29 @@ TEST_P(Families, EveryFamilyStaysWithinItsBudget) {
   }
 }
 
-TEST_P(Families, SixteenThousandBiasedValues) {
-  if (!ready_) return;
-  reference::Shape shape = make_shape(1, 1, 2, 16384);
-  shape.inputs.family = "v_bias";
-  shape.name += "_v_bias";
+/// (1, 1, seq_q, seq_kv, 64) of a family.
+reference::Shape shape_of(const std::string& family, int seq_q, int seq_kv) {
+  reference::Shape shape = make_shape(1, 1, seq_q, seq_kv);
+  shape.inputs.family = family;
+  shape.name += "_" + family;
+  return shape;
+}
+
+reference::CheckOptions once() {
   reference::CheckOptions options;
   options.rerun = false;
-  expect_pass(variant(), *case_data(shape, 22), device_, options);
+  return options;
+}
+
+TEST_P(Families, SixteenThousandBiasedValues) {
+  if (!ready_) return;
+  expect_pass(variant(), *case_data(shape_of("v_bias", 2, 16384), 22), device_, once());
 }
 
 // Four thousand weights of e^-9: half as much together as the one key of weight 1.
 TEST_P(Families, ALongTailKeepsItsMass) {
   if (!ready_) return;
-  reference::Shape shape = make_shape(1, 1, 32, 4097);
-  shape.inputs.family = "long_tail";
-  shape.name += "_long_tail";
-  reference::CheckOptions options;
-  options.rerun = false;
-  expect_pass(variant(), *case_data(shape, 22), device_, options);
+  expect_pass(variant(), *case_data(shape_of("long_tail", 32, 4097), 22), device_, once());
 }
 
 /// A tail of 2^-4 of the largest weight, which E4M3 holds exactly; but keys 32, 64 and 96 score

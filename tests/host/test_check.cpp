@@ -13,6 +13,7 @@
 #include "reference/half.hpp"
 #include "reference/memory.hpp"
 #include "reference/qkv.hpp"
+#include "tests/host/tolerances.hpp"
 #include "variant_impl.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -23,15 +24,6 @@
 
 namespace fp8_sdpa::reference {
 namespace {
-
-const Tolerances kTolerances{.max_abs_err = 0.06,
-                             .mean_abs_err = 0.02,
-                             .pct_bad = 1.0,
-                             .bad_threshold = 0.06,
-                             .rel_l2_quantised = 0.06,
-                             .abs_kernel = 0.01,
-                             .rel_l2_kernel = 0.005,
-                             .rel_l2_kernel_fp8_p = 0.04};
 
 std::int64_t offset_of(const Tensor& t, int heads, std::int64_t seq, std::int64_t row) {
   return row / (heads * seq) * t.stride_batch + row / seq % heads * t.stride_head +

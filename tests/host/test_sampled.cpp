@@ -9,19 +9,11 @@
 
 #include "reference/half.hpp"
 #include "reference/sampled.hpp"
+#include "tests/host/tolerances.hpp"
 #include "variant_impl.hpp"
 
 namespace fp8_sdpa::reference {
 namespace {
-
-const Tolerances kTolerances{.max_abs_err = 0.06,
-                             .mean_abs_err = 0.02,
-                             .pct_bad = 1.0,
-                             .bad_threshold = 0.06,
-                             .rel_l2_quantised = 0.06,
-                             .abs_kernel = 0.01,
-                             .rel_l2_kernel = 0.005,
-                             .rel_l2_kernel_fp8_p = 0.04};
 
 Shape made_shape(std::int64_t seq_q, std::int64_t seq_kv, Mask mask) {
   Shape shape;

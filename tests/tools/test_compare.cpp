@@ -6,35 +6,15 @@
 #include <string>
 
 #include "benchmarks/compare.hpp"
-#include "tests/tools/tool_fixture.hpp"
+#include "tests/tools/compare_fixture.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
 
 using nlohmann::json;
 
-class Compare : public ToolTest {
+class Compare : public CompareTest {
  protected:
-  Ran compare_files(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.end(), {"--out", at("COMPARE.md")});
-    return run(FP8_SDPA_COMPARE_BINARY, arguments);
-  }
-
-  /// Refused with exactly this line, and nothing written.
-  void expect_refused(const std::vector<std::string>& arguments, const std::string& line) const {
-    const Ran ran = compare_files(arguments);
-    EXPECT_EQ(ran.exit_code, 2);
-    EXPECT_EQ(ran.err, "fp8_sdpa_compare: " + line + "\n");
-    EXPECT_EQ(ran.out, "");
-    EXPECT_FALSE(std::filesystem::exists(at("COMPARE.md")));
-  }
-
-  void edit(const std::string& path, const std::function<void(json&)>& change) const {
-    json document = read_json_file(path);
-    change(document);
-    write(path, document.dump());
-  }
-
   std::string old_file = make_run("old", {{"stage_c", "mission", 40}, {"stage_c", "small", 10}});
   std::string new_file = make_run("new", {{"stage_c", "mission", 20}, {"stage_c", "small", 8}});
 };

@@ -6,31 +6,16 @@
 #include <vector>
 
 #include "benchmarks/compare.hpp"
+#include "tests/tools/compare_fixture.hpp"
 #include "tests/tools/recorded.hpp"
-#include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
 
 using nlohmann::json;
 
-class CompareRepetitions : public ToolTest {
+class CompareRepetitions : public CompareTest {
  protected:
-  Ran compare_files(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.end(), {"--out", at("COMPARE.md")});
-    return run(FP8_SDPA_COMPARE_BINARY, arguments);
-  }
-  void expect_refused(const std::vector<std::string>& arguments, const std::string& line) const {
-    const Ran ran = compare_files(arguments);
-    EXPECT_EQ(ran.exit_code, 2);
-    EXPECT_EQ(ran.err, "fp8_sdpa_compare: " + line + "\n");
-    EXPECT_FALSE(std::filesystem::exists(at("COMPARE.md")));
-  }
-  void edit(const std::string& path, const std::function<void(json&)>& change) const {
-    json document = read_json_file(path);
-    change(document);
-    write(path, document.dump());
-  }
   static void set_clock(json& document, int mhz) {
     for (json& result : document["results"]) {
       for (json& repetition : result["repetitions"]) repetition["sm_clock_mhz"] = mhz;
