@@ -41,7 +41,7 @@ constexpr detail::VariantImpl stage_c_impl() {
 template <class Tag>
 constexpr detail::VariantImpl sm90_impl() {
   detail::VariantImpl impl{sm90::supports<Tag>, {}, {}};
-  if constexpr (sm90::kMayBeChosen<Tag>) impl.predicted_us = sm90::predicted_us<Tag>;
+  impl.predicted_us = sm90::predicted_us<Tag>;
 #if FP8_SDPA_HAS_SM90A
   impl.device.prepare = sm90::prepare<Tag, Backend::kDevice>;
   impl.device.launch_prepared = sm90::launch<Tag, Backend::kDevice>;

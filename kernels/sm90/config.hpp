@@ -89,7 +89,7 @@ struct sm90_serial {
   static constexpr bool serves(int head_dim) { return head_dim == 64 || head_dim == 256; }
   static constexpr Config config(int head_dim) {
     if (head_dim == 64) return {.row_groups = 4, .tile_n = 96, .stages = 4};
-    return {.row_groups = 2, .tile_n = 128, .stages = 2, .pv_columns = 128, .integer_max = true};
+    return {.row_groups = 2, .tile_n = 128, .stages = 2, .pv_columns = 64, .integer_max = true};
   }
 };
 
@@ -99,21 +99,32 @@ struct sm90_serial_ones {
   static constexpr const char* kName = "sm90_serial_ones";
   static constexpr bool serves(int head_dim) { return head_dim == 64; }
   static constexpr Config config(int /*head_dim*/) {
-    return {.row_groups = 4, .tile_n = 96, .stages = 4, .integer_max = true, .ones_column = true};
+    return {.row_groups = 4, .tile_n = 96, .stages = 8, .integer_max = true, .ones_column = true};
   }
 };
 
 /// Warpgroups that take turns at exponentials.
 struct sm90_turns {
   static constexpr const char* kName = "sm90_turns";
-  static constexpr bool serves(int head_dim) { return head_dim == 64 || head_dim == 128; }
+  static constexpr bool serves(int head_dim) {
+    return head_dim == 64 || head_dim == 128 || head_dim == 256;
+  }
   static constexpr Config config(int head_dim) {
     if (head_dim == 64) return {.row_groups = 4, .tile_n = 64, .stages = 4, .exp_turns = true};
+    if (head_dim == 256) {
+      return {.row_groups = 2,
+              .tile_n = 128,
+              .stages = 2,
+              .pv_columns = 128,
+              .exp_turns = true,
+              .turn_tail = 48,
+              .integer_max = true};
+    }
     return {.row_groups = 3,
             .tile_n = 128,
             .stages = 2,
             .exp_turns = true,
-            .turn_tail = 32,
+            .turn_tail = 40,
             .integer_max = true};
   }
 };
@@ -149,6 +160,20 @@ struct sm90_split2 {
   }
 };
 
+/// The same with the warpgroups of sm90_serial_ones.
+struct sm90_split2_ones {
+  static constexpr const char* kName = "sm90_split2_ones";
+  static constexpr bool serves(int head_dim) { return head_dim == 64; }
+  static constexpr Config config(int /*head_dim*/) {
+    return {.row_groups = 2,
+            .key_groups = 2,
+            .tile_n = 96,
+            .stages = 8,
+            .integer_max = true,
+            .ones_column = true};
+  }
+};
+
 /// Two blocks of a cluster to the same 256 rows, each with every other KV tile: the warpgroups of
 /// sm90_serial_ones, and twice as many blocks as there are tiles of rows.
 struct sm90_cluster {
@@ -165,12 +190,5 @@ struct sm90_cluster {
 };
 
 }  // namespace tag
-
-/// Whether plan() may choose a variant by itself: only when a GPU has shown that it is right and
-/// what it takes.
-template <class Tag>
-inline constexpr bool kMayBeChosen = true;
-template <>
-inline constexpr bool kMayBeChosen<tag::sm90_cluster> = false;
 
 }  // namespace fp8_sdpa::sm90

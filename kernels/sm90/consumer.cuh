@@ -23,8 +23,8 @@ struct Consumer {
   /// Accumulators of one P V multiply.
   static constexpr int kFresh = (T::kPvColumns + T::kExtraRows) / 2;
   static constexpr int kInTurn = T::kScoreRegisters - kConfig.turn_tail;
-  /// Exponentials apart from what uses them; else the compiler mixes them, which saves registers.
-  static constexpr bool kApart = kConfig.exp_turns || kConfig.pipeline == Pipeline::kOverlap;
+  /// K of the next tile is waited for while P V of this one runs, where registers allow it.
+  static constexpr bool kWaitAhead = kConfig.exp_turns || kConfig.ones_column;
   using Scores = float[T::kScoreRegisters];
   using Weights = std::uint32_t[T::kTileN / kDepth][4];
   using Outputs = float[T::kOutputRegisters];
@@ -38,6 +38,7 @@ struct Consumer {
   int row_group, key_group;
   int warp;  ///< of the warpgroup
   Operands<T> operands;
+  int query_slot = 0;
   unsigned position = 0;  ///< in the rings of K and V: of the tile whose scores are next
   int tile = 0;           ///< that tile, in its sequence; negative: none is left
   int unmasked = 0;       ///< tiles below this are seen whole by all of its rows; or kNegated
@@ -128,7 +129,7 @@ struct Consumer {
   GPU_FN void issue_scores(Scores& s) const {
     gpu::pin_registers(s);
     gpu::wgmma_fence();
-    operands.scores(slot_of<T::kStages>(position), s);
+    operands.scores(query_slot, slot_of<T::kStages>(position), s);
     gpu::wgmma_commit();
   }
   /// Columns from `column` on, into accumulators of their own: the tensor cores' sums are short
@@ -142,7 +143,7 @@ struct Consumer {
   /// Masks the scores of tile `at_tile`, which are in s, and takes in their maxima.
   GPU_FN void begin_softmax(Scores& s, int at_tile, float (&rescale)[2]) {
     gpu::pin_registers(s);
-    if (at_tile >= unmasked) {
+    if (__builtin_expect(static_cast<long>(at_tile >= unmasked), 0L) != 0) {
       if (unmasked == kNegated) {
 #pragma unroll
         for (float& score : s) score = -score;
@@ -159,35 +160,32 @@ struct Consumer {
       for (int h = 0; h < 2; ++h) rows.sum[h] *= rescale[h];
     }
   }
-  /// Scores become weights in s, in this warpgroup's turn. Pinned, and followed by a wait that ends
-  /// a basic block: else the compiler mixes exponentials with what uses them, and each waits.
+  /// Scores become weights in s. Pinned, and followed by a wait that ends a basic block: else the
+  /// compiler mixes exponentials with what uses them, and each waits.
   GPU_FN void weigh(Scores& s) {
-    if constexpr (!kApart) return;
-    float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
-    if constexpr (kConfig.exp_turns) {
-      take_turn();
-      // A load that only the wait before it lets go holds the compiler to the order.
-      const float zero = *static_cast<const volatile float*>(&sm.zero);
-      offset[0] += zero;
-      offset[1] += zero;
-    }
-    exponentiate(s, rows.scale, offset);
-    if constexpr (kConfig.exp_turns) {
-      add_weights<0, kInTurn>(s, rows);
-      pass_turn(rows.sum[0] + rows.sum[1]);
-    }
+    const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
+    exponentiate<0, T::kScoreRegisters>(s, rows.scale, offset);
     gpu::pin_registers(s);
   }
+  /// Scores become operands of P V, in this warpgroup's turn. What uses the exponentials of the
+  /// turn fills the gaps between those after it: a warp issues one every 8 clocks.
+  GPU_FN void weigh_in_turn(Scores& s, Weights& weights) {
+    float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
+    take_turn();
+    // A load that only the wait before it lets go holds the compiler to the order.
+    const float zero = *static_cast<const volatile float*>(&sm.zero);
+    offset[0] += zero;
+    offset[1] += zero;
+    exponentiate<0, kInTurn>(s, rows.scale, offset);
+    pass_turn(s[kInTurn - 1]);
+    exponentiate<kInTurn, T::kScoreRegisters>(s, rows.scale, offset);
+    add_weights(s, rows);
+    pack(s, weights);
+  }
   GPU_FN void take_weights(Scores& s, Weights& weights) {
-    if constexpr (kApart) {
-      gpu::pin_registers(s);
-      constexpr int kAdded = kConfig.exp_turns ? kInTurn : 0;
-      if constexpr (!kConfig.ones_column) add_weights<kAdded, T::kScoreRegisters>(s, rows);
-      pack(s, weights);
-    } else {
-      const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
-      exponentiate_and_pack<!kConfig.ones_column>(s, offset, rows, weights);
-    }
+    gpu::pin_registers(s);
+    if constexpr (!kConfig.ones_column) add_weights(s, rows);
+    pack(s, weights);
   }
   /// O = O rescale + O' in columns from `column` on.
   GPU_FN void add(Fresh& fresh, const float (&rescale)[2], int column, Outputs& o) {
@@ -214,6 +212,7 @@ struct Consumer {
     if (from_column == T::kHeadDim) return;
     Fresh fresh[kBuffers];
     issue_outputs(weights, at, from_column, fresh[0]);
+    if (kWaitAhead && tile >= T::kSharers) wait_keys(position + T::kKeyGroups);
 #pragma unroll
     for (int column = from_column; column < T::kHeadDim; column += kChunk) {
       const int chunk = (column - from_column) / kChunk;
@@ -253,19 +252,28 @@ struct Consumer {
   }
 
   GPU_FN void serial(Outputs& o) {
+    if constexpr (kWaitAhead) wait_keys(position);
     for (; tile >= 0; next()) {
       Scores s;
       Weights weights;
       float rescale[2];
-      wait_keys(position);
+      if constexpr (!kWaitAhead) wait_keys(position);
       issue_scores(s);
       gpu::wgmma_wait<0>();
       release_keys(position);
       begin_softmax(s, tile, rescale);
-      weigh(s);
-      if constexpr (kApart) wait_values(position);
-      take_weights(s, weights);
-      if constexpr (!kApart) wait_values(position);
+      if constexpr (kConfig.exp_turns) {
+        weigh_in_turn(s, weights);
+      } else {
+        const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
+        if constexpr (kConfig.ones_column) {
+          exponentiate<0, T::kScoreRegisters>(s, rows.scale, offset);
+          pack(s, weights);
+        } else {
+          exponentiate_and_pack(s, offset, rows, weights);
+        }
+      }
+      wait_values(position);
       finish_outputs(weights, position, rescale, 0, o);
       release_values(position);
     }

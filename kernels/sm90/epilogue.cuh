@@ -57,7 +57,11 @@ struct Epilogue {
     }
     RowResults results;
     finish_rows(rows, p.descale_v[work.batch * p.heads_kv + work.kv_head], results);
-    store(work, results, share);
+    if (p.output == Dtype::kBFloat16) {
+      store<Dtype::kBFloat16>(work, results, share);
+    } else {
+      store<Dtype::kHalf>(work, results, share);
+    }
     if constexpr (T::kClusterBlocks > 1) gpu::cluster_wait();
   }
 
@@ -160,6 +164,7 @@ struct Epilogue {
 
   /// Pairs of lanes exchange, so that each stores 8 bytes: of tiles of 8 columns j and j + 1, the
   /// even lane takes 4 columns of the first, the odd lane 4 of the second.
+  template <Dtype kOutput>
   GPU_FN void store(const Work& work, const RowResults& results,
                     const float (&share)[kShare]) const {
     const int lane = gpu::lane_idx();
@@ -184,7 +189,7 @@ struct Epilogue {
           const float* x = &share[4 * (j + i) + 2 * h];
           words[i] = empty ? 0
                            : attention::pack_output(x[0] * results.scale[h],
-                                                    x[1] * results.scale[h], p.output);
+                                                    x[1] * results.scale[h], kOutput);
         }
         const std::uint32_t other = gpu::shfl_xor(odd ? words[0] : words[1], 1);
         struct alignas(8) Four {

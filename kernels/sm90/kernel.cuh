@@ -52,38 +52,47 @@ struct Kernel {
   }
 
  private:
+  /// One thread of each of five warps has a part, so that none takes long: an mbarrier.init is some
+  /// 50 clocks, and lanes of one warp would take turns at it.
   GPU_FN static void initialise(const Params& p, Shared& sm) {
-    if (gpu::warp_idx() == 0) {
-      initialise_barriers(sm, gpu::lane_idx());
-      if (gpu::lane_idx() == 0) {
+    // A copy: the index itself would be kept in a register from here on.
+    std::uint32_t thread[1] = {static_cast<std::uint32_t>(gpu::thread_idx())};
+    gpu::pin_registers(thread);
+    const int warp = gpu::shfl(static_cast<int>(thread[0]) / gpu::kWarpSize, 0);
+    if (thread[0] % gpu::kWarpSize == 0) {
+      if (warp < kWarpgroupWarps) {
+        initialise_barriers(sm, warp);
+        gpu::fence_mbarrier_init();
+      } else if (warp == kWarpgroupWarps) {
         gpu::prefetch_tensor_map(p.q);
         gpu::prefetch_tensor_map(p.k);
         gpu::prefetch_tensor_map(p.v);
         sm.zero = 0.0F;
       }
-      gpu::fence_mbarrier_init();
     }
     if constexpr (T::kConfig.ones_column) write_ones(sm);
     gpu::sync_block();
   }
 
-  /// A lane of one warp has a stage's barriers: one thread would take as long as the first load.
-  GPU_FN static void initialise_barriers(Shared& sm, int lane) {
+  GPU_FN static void initialise_barriers(Shared& sm, int warp) {
     constexpr int kWarps = kWarpgroupWarps;
-    if (lane < T::kStages) {
-      gpu::mbarrier_init(sm.key_full[lane], 1);
-      gpu::mbarrier_init(sm.key_empty[lane], kWarps * T::kRowGroups);
-      gpu::mbarrier_init(sm.value_full[lane], T::kTransposers);
-      gpu::mbarrier_init(sm.value_empty[lane], kWarps * T::kRowGroups);
+#pragma unroll
+    for (int i = 0; i < T::kStages; i += kWarps) {
+      const int stage = i + warp;
+      if (stage >= T::kStages) break;
+      gpu::mbarrier_init(sm.key_full[stage], 1);
+      gpu::mbarrier_init(sm.key_empty[stage], kWarps * T::kRowGroups);
+      gpu::mbarrier_init(sm.value_full[stage], T::kTransposers);
+      gpu::mbarrier_init(sm.value_empty[stage], kWarps * T::kRowGroups);
     }
-    if (lane < Shared::kLandingsFull) gpu::mbarrier_init(sm.landing_full[lane], 1);
-    if (lane < Shared::kLandings) gpu::mbarrier_init(sm.landing_empty[lane], T::kTransposers);
-    if (lane < kWarps) {
-      for (auto& group : sm.turn) gpu::mbarrier_init(group[lane], 1);
+#pragma unroll
+    for (int i = 0; i < Shared::kLandingsFull; i += kWarps) {
+      if (i + warp < Shared::kLandingsFull) gpu::mbarrier_init(sm.landing_full[i + warp], 1);
     }
-    if (lane == 0) {
-      gpu::mbarrier_init(sm.query_full, 1);
-      gpu::mbarrier_init(sm.query_empty, kWarps * T::kConsumers);
+    if (warp < Shared::kLandings) gpu::mbarrier_init(sm.landing_empty[warp], T::kTransposers);
+    if (warp < T::kQueryStages) gpu::mbarrier_init(sm.query_full[warp], 1);
+    if constexpr (T::kConfig.exp_turns) {
+      for (auto& group : sm.turn) gpu::mbarrier_init(group[warp], 1);
     }
   }
 
@@ -120,12 +129,13 @@ struct Kernel {
     for_each_item<T>(p, [&](int item) {
       typename Consumer<T>::Outputs o;
       const Work work = locate<T>(p, item);
-      if (work.tiles > 0) gpu::mbarrier_wait(sm.query_full, full_parity<1>(items_before));
-      consumer.run(work, tiles_before, o);
-      if (work.tiles > 0) {
-        gpu::sync_warp();  // a warpgroup without tiles: every lane has seen query_full
-        if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.query_empty);
+      // A warpgroup without tiles is not waited for: Q of a later item may be there already.
+      consumer.query_slot = slot_of<T::kQueryStages>(items_before);
+      if (work.tiles > consumer.key_group) {
+        gpu::mbarrier_wait(sm.query_full[consumer.query_slot],
+                           full_parity<T::kQueryStages>(items_before));
       }
+      consumer.run(work, tiles_before, o);
       tiles_before += static_cast<unsigned>(work.tiles);
       if (work.tiles > 0) ++items_before;
       // Found again rather than kept: the loop over keys has no register to spare.

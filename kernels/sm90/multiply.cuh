@@ -15,19 +15,21 @@ struct Operands {
   std::uint64_t queries, keys, values;  ///< of stage 0
 
   GPU_FN Operands(const Shared& sm, int row_group)
-      : queries(gpu::advance_descriptor(sm.queries.descriptor(),
+      : queries(gpu::advance_descriptor(sm.queries[0].descriptor(),
                                         Shared::Queries::offset(row_group * kWarpgroupRows, 0))),
         keys(sm.keys[0].descriptor()),
         values(sm.values[0].descriptor()) {}
 
   /// Issues S (64, tile_n) = Q K^T, Q from shared memory.
-  GPU_FN void scores(int slot, float (&s)[T::kScoreRegisters]) const {
+  GPU_FN void scores(int query_slot, int slot, float (&s)[T::kScoreRegisters]) const {
+    const std::uint64_t q =
+        gpu::advance_descriptor(queries, query_slot * int{sizeof(typename Shared::Queries)});
     const std::uint64_t k =
         gpu::advance_descriptor(keys, slot * int{sizeof(typename Shared::Keys)});
 #pragma unroll
     for (int dim = 0; dim < T::kHeadDim; dim += kDepth) {
       gpu::wgmma_m64k32<gpu::Fp8::kE4M3, gpu::Fp8::kE4M3>(
-          s, gpu::advance_descriptor(queries, Shared::Queries::offset(0, dim)),
+          s, gpu::advance_descriptor(q, Shared::Queries::offset(0, dim)),
           gpu::advance_descriptor(k, Shared::Keys::offset(0, dim)), dim > 0);
     }
   }

@@ -3,10 +3,10 @@
 // Persistent blocks work off items of tile_m rows, in rounds of one item a multiprocessor; the
 // blocks of a cluster each have their share of an item's KV tiles. A multiprocessor makes so many
 // scores a microsecond, and a launch has its own cost; nothing is over before the longest item.
-// Measured on an H200 (results/h200/hopper/exploration): in a CUDA graph, (B, H, S, D) in
-// microseconds, (1, 1, 32, 64) 4.5, (1, 8, 512, 64) 8.0 with 64 rows an item and no less with the
-// causal mask, (1, 8, 2048, 64) 22.9 with 128; at 16k keys, in TFLOP/s, 605 at head dim 64 and 648
-// with integer maxima and a column of ones, 840 at 128, 835 at 256.
+// Measured on an H200 (results/h200/hopper/exploration/throughput_version_3.txt and
+// latency_version_3.txt): in a CUDA graph, (B, H, S, D) in microseconds, (1, 1, 32, 64) 4.5,
+// (1, 8, 512, 64) 7.7 with 64 rows an item and no less with the causal mask, (1, 8, 2048, 64) 19.6
+// and 20.6 with 128, 23.2 by a cluster.
 #include <algorithm>
 #include <cstdint>
 
@@ -16,8 +16,9 @@
 namespace fp8_sdpa::sm90 {
 namespace {
 
-constexpr double kLaunchUs = 4.0;
-constexpr double kMergeUs = 1.0;  // of warpgroups that share rows, once an item
+constexpr double kLaunchUs = 3.6;
+constexpr double kMergeUs = 1.3;    // of warpgroups that share rows, once an item
+constexpr double kClusterUs = 4.0;  // what a cluster's launch and its merge take besides
 
 /// Consumer warpgroups that keep a multiprocessor busy: exponentials bind at head dim 64, and take
 /// more of them to overlap.
@@ -25,12 +26,15 @@ int busy_warpgroups(int head_dim) {
   return head_dim == 64 ? 3 : 2;
 }
 
-/// Of a busy multiprocessor: TFLOP/s / (4 head_dim 132), less what a launch costs besides.
+/// Of a busy multiprocessor, at 16k keys: TFLOP/s / (4 head_dim 132), and no more than that.
 double scores_per_us(const Config& config, int head_dim) {
+  const bool overlap = config.pipeline == Pipeline::kOverlap;
   switch (head_dim) {
-    case 64: return config.ones_column && config.integer_max ? 18200.0 : 17000.0;
-    case 128: return 12400.0;
-    default: return 6200.0;
+    case 64:
+      if (config.ones_column) return 20000.0;
+      return overlap ? 15500.0 : config.exp_turns ? 16000.0 : 17500.0;
+    case 128: return config.exp_turns ? 14500.0 : overlap ? 12000.0 : 10000.0;
+    default: return config.exp_turns ? 8000.0 : 7800.0;
   }
 }
 
@@ -54,7 +58,8 @@ double predict(const Config& config, const Problem& p, int sm_count) {
       std::min(1.0, static_cast<double>(config.consumers()) / busy_warpgroups(p.head_dim));
   const double longest = static_cast<double>(tile_m * keys) / config.cluster_blocks;
   const double scores = std::max(longest, seen_share(p) * static_cast<double>(rounds) * longest);
-  return kLaunchUs + (config.sharers() > 1 ? kMergeUs * static_cast<double>(rounds) : 0.0) +
+  return kLaunchUs + (config.cluster_blocks > 1 ? kClusterUs : 0.0) +
+         (config.sharers() > 1 ? kMergeUs * static_cast<double>(rounds) : 0.0) +
          scores / (busy * scores_per_us(config, p.head_dim));
 }
 

@@ -41,6 +41,7 @@ struct Loader {
   Shared<T>& sm;
   unsigned tiles_before = 0;  ///< of earlier items
   unsigned items_before = 0;  ///< with keys
+  unsigned item_start = 0;    ///< tiles before the last of those
 
   GPU_FN void run() {
     for_each_item<T>(p, [this](int item) { load(locate<T>(p, item)); });
@@ -49,11 +50,7 @@ struct Loader {
  private:
   GPU_FN void load(const Work& work) {
     if (work.tiles == 0) return;
-    gpu::mbarrier_wait(sm.query_empty, empty_parity<1>(items_before));
-    gpu::mbarrier_arrive_expect_tx(sm.query_full, sizeof(sm.queries));
-    load_rows(sm.queries, p.q, sm.query_full, work.first_row,
-              place(p.q_steps, work.head, work.batch));
-    ++items_before;
+    load_queries(work);
     const MapPlace k_at = place(p.k_steps, work.kv_head, work.batch);
     const MapPlace v_at = place(p.v_steps, work.kv_head, work.batch);
     for (int tile = work.last_tile; tile >= 0; tile -= T::kClusterBlocks, ++tiles_before) {
@@ -72,6 +69,25 @@ struct Loader {
     }
   }
 
+  GPU_FN void load_queries(const Work& work) {
+    wait_for_queries(T::kQueryStages == 1 ? tiles_before : item_start);
+    item_start = tiles_before;
+    const int slot = slot_of<T::kQueryStages>(items_before++);
+    gpu::mbarrier_arrive_expect_tx(sm.query_full[slot], sizeof(sm.queries[0]));
+    load_rows(sm.queries[slot], p.q, sm.query_full[slot], work.first_row,
+              place(p.q_steps, work.head, work.batch));
+  }
+  /// Nobody reads Q of the item whose tiles end at `end` any more: its last tiles' keys have been
+  /// released, which each warpgroup does after its last scores.
+  GPU_FN void wait_for_queries(unsigned end) {
+#pragma unroll
+    for (unsigned i = 1; i <= T::kKeyGroups; ++i) {
+      const unsigned last = end - i;
+      // None, or waited for already, to fill its slot anew.
+      if (i > end || tiles_before - last > T::kStages) continue;
+      gpu::mbarrier_wait(sm.key_empty[slot_of<T::kStages>(last)], full_parity<T::kStages>(last));
+    }
+  }
   GPU_FN void load_transposed(int tile, const MapPlace& at) {
     using Values = typename Shared<T>::Values;
     const int slot = slot_of<T::kStages>(tiles_before);
@@ -140,19 +156,22 @@ struct Transposer {
   GPU_FN void transpose(Keys& from, Values& to) const {
     constexpr unsigned kFromRow = Keys::kPanelBytes;
     constexpr unsigned kToRow = Values::kPanelBytes;
-    constexpr unsigned kTogether = T::kTileN % 64 == 0 ? 2 : 1;
+    // With three consumer warpgroups or more, a producer has no registers for two.
+    constexpr unsigned kTogether = T::kTileN % 64 == 0 && T::kConsumers < 3 ? 2 : 1;
     // Plus 0, loaded: else what follows from the lane is kept from tile to tile, and spilled.
     const float zero = *static_cast<const volatile float*>(&sm.zero);
     const unsigned lane =
         static_cast<unsigned>(gpu::lane_idx()) + __builtin_bit_cast(std::uint32_t, zero);
-    // Matrix i is dims 2 j + i / 2, positions 16 (i % 2) .. + 15; lane 8 i + j names its row j.
-    const unsigned row = lane % 8 * 2 + lane / 16;
-    const unsigned column = lane / 8 % 2 * 16 ^ Values::swizzle_of(row);
+    // Matrix i is positions 16 (i % 2) .. + 15 of dims 2 j + (i / 2 ^ j / 4): one of each residue
+    // modulo 8, so that its rows lie in different banks. Lane 8 i + j names its row j.
+    const unsigned row = lane % 8 * 2 + (lane / 16 ^ lane / 4 % 2);
+    const unsigned from_place = lane * kFromRow + Keys::swizzle_of(lane);
+    const unsigned to_place = row * kToRow + (lane / 8 % 2 * 16 ^ Values::swizzle_of(row));
+    const bool odd_first = lane / 16 != 0;  // row j comes from lanes 4 j to 4 j + 3
 #pragma unroll 1
     for (unsigned dim = warp * 16; dim < T::kHeadDim; dim += T::kTransposers * 16) {
-      std::uint8_t* const source =
-          from.bytes[dim / kFromRow] + lane * kFromRow + (dim % kFromRow ^ Keys::swizzle_of(lane));
-      std::uint8_t* const target = to.bytes[0] + (dim + row) * kToRow;
+      std::uint8_t* const source = from.bytes[dim / kFromRow] + (from_place ^ dim % kFromRow);
+      const unsigned place = dim * kToRow + to_place;
 #pragma unroll
       for (unsigned first = 0; first < T::kTileN; first += kTogether * 32) {
         std::uint32_t r[kTogether][4];
@@ -164,12 +183,13 @@ struct Transposer {
         for (unsigned i = 0; i < kTogether; ++i) {
           constexpr std::uint32_t kEvenDim = 0x6420;
           constexpr std::uint32_t kOddDim = 0x7531;
+          const std::uint32_t first_dim = odd_first ? kOddDim : kEvenDim;
+          const std::uint32_t second_dim = odd_first ? kEvenDim : kOddDim;
           const std::uint32_t words[4] = {
-              gpu::prmt(r[i][0], r[i][1], kEvenDim), gpu::prmt(r[i][2], r[i][3], kEvenDim),
-              gpu::prmt(r[i][0], r[i][1], kOddDim), gpu::prmt(r[i][2], r[i][3], kOddDim)};
+              gpu::prmt(r[i][0], r[i][1], first_dim), gpu::prmt(r[i][2], r[i][3], first_dim),
+              gpu::prmt(r[i][0], r[i][1], second_dim), gpu::prmt(r[i][2], r[i][3], second_dim)};
           const unsigned key = first + i * 32;
-          gpu::stmatrix_x4(target + key / kToRow * Values::kPanelSize + (key % kToRow ^ column),
-                           words);
+          gpu::stmatrix_x4(to.bytes[key / kToRow] + (place ^ key % kToRow), words);
         }
       }
     }

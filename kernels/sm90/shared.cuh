@@ -64,6 +64,8 @@ struct Traits {
   static constexpr int kTileM = kConfig.tile_m();
   static constexpr int kTileN = kConfig.tile_n;
   static constexpr int kStages = kConfig.stages;
+  /// Work items whose Q is there at once: at head_dim 256 the memory has room for one.
+  static constexpr int kQueryStages = kD <= 128 ? 2 : 1;
   static constexpr int kConsumers = kConfig.consumers();
   static constexpr int kRowGroups = kConfig.row_groups;
   static constexpr int kKeyGroups = kConfig.key_groups;
@@ -82,6 +84,7 @@ struct Traits {
   static constexpr int kTransposers = 3;
 
   static_assert((kStages & (kStages - 1)) == 0 && kStages <= gpu::kWarpSize);
+  static_assert(kKeyGroups <= kStages);  // the loader looks back at the slots of the last tiles
   static_assert(kTileN % 32 == 0 && kTileN <= 256);
   static_assert(kD % kPvColumns == 0);
   static_assert(!kConfig.ones_column || kPvChunks == 1);
@@ -89,7 +92,8 @@ struct Traits {
   static_assert(kConfig.pipeline == Pipeline::kSerial || kStages >= 2 * kKeyGroups);
   // Blocks exchange halves of O; a block has all of a warpgroup's tiles.
   static_assert(kClusterBlocks == 1 || (kClusterBlocks == 2 && kKeyGroups == 1));
-  static_assert(!kConfig.exp_turns || (kKeyGroups == 1 && !kConfig.ones_column));
+  static_assert(!kConfig.exp_turns || (kKeyGroups == 1 && !kConfig.ones_column &&
+                                      kConfig.pipeline == Pipeline::kSerial));
 };
 
 /// Partial results of a block whose warpgroups share rows; where blocks share them, the columns of
@@ -107,10 +111,10 @@ struct Partials<T, false> {};
 ///
 ///   barrier       | arrivals a phase                     | means
 ///   --------------|--------------------------------------|------------------------------------
-///   query_full    | 1 + bytes: the loader                | Q of this work item is there
-///   query_empty   | warps of all consumers               | nobody reads it any more
+///   query_full[s] | 1 + bytes: the loader                | Q of a work item is there
 ///   key_full[s]   | 1 + bytes: the loader                | K of a tile is there
-///   key_empty[s]  | warps of one key group's consumers   | nobody reads it any more
+///   key_empty[s]  | warps of one key group's consumers   | nobody reads it any more; that of an
+///                 |                                      | item's last tiles: nor its Q
 ///   landing_full  | 1 + bytes: the loader                | V of a tile has landed
 ///   landing_empty | the transposers' warps               | it has been transposed
 ///   value_full[s] | the transposers' warps               | V^T of a tile is there
@@ -125,12 +129,12 @@ struct Shared {
   /// A transposed V lands where it stays: then its barriers count the stages of `values`.
   static constexpr int kLandingsFull = T::kStages < kLandings ? kLandings : T::kStages;
 
-  Queries queries;
+  Queries queries[T::kQueryStages];
   Keys keys[T::kStages];
   Keys landing[kLandings];
   Values values[T::kStages];
   Partials<T> partials;
-  gpu::MBarrier query_full, query_empty;
+  gpu::MBarrier query_full[T::kQueryStages];
   gpu::MBarrier key_full[T::kStages], key_empty[T::kStages];
   gpu::MBarrier value_full[T::kStages], value_empty[T::kStages];
   gpu::MBarrier landing_full[kLandingsFull];

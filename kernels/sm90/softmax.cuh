@@ -86,7 +86,7 @@ GPU_FN void grow_max(const float (&s)[kRegisters], Rows& rows, float (&rescale)[
   // A wrong negative number is below a running maximum that is not negative.
   const int both_negative = (top[0] & __builtin_bit_cast(int, rows.max[0])) |
                             (top[1] & __builtin_bit_cast(int, rows.max[1]));
-  if (both_negative < 0) {
+  if (__builtin_expect(static_cast<long>(both_negative < 0), 0L) != 0) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if (top[h] < 0) top[h] = min_as_integers(s, h);
@@ -108,15 +108,15 @@ GPU_FN float weight_offset(const Rows& rows, int h) {
 
 /// Raw scores become weights in place. What uses them is apart, in add_weights() and pack(): one
 /// warp keeps the MUFU busy only while nothing waits for it.
-template <int kRegisters>
+template <int kFrom, int kTo, int kRegisters>
 GPU_FN void exponentiate(float (&s)[kRegisters], float scale, const float (&offset)[2]) {
 #pragma unroll
-  for (int i = 0; i < kRegisters; ++i) {
+  for (int i = kFrom; i < kTo; ++i) {
     s[i] = gpu::exp2_approx(gpu::fma(s[i], scale, offset[i / 2 % 2]));
   }
 }
 /// The same, each weight used at once: fewer registers.
-template <bool kSum, int kRegisters>
+template <int kRegisters>
 GPU_FN void exponentiate_and_pack(const float (&s)[kRegisters], const float (&offset)[2],
                                   Rows& rows, std::uint32_t (&weights)[kRegisters / 16][4]) {
 #pragma unroll
@@ -127,19 +127,19 @@ GPU_FN void exponentiate_and_pack(const float (&s)[kRegisters], const float (&of
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       p[c] = gpu::exp2_approx(gpu::fma(first[c / 2 * 4 + c % 2], rows.scale, offset[h]));
-      if constexpr (kSum) rows.sum[h] += p[c];
+      rows.sum[h] += p[c];
     }
     weights[i / 4][i % 4] = static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[0], p[1])) |
                             static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[2], p[3])) << 16;
   }
 }
 
-/// l takes in weights s[kFrom] to s[kTo - 1].
-template <int kFrom, int kTo, int kRegisters>
+/// l takes in weights.
+template <int kRegisters>
 GPU_FN void add_weights(const float (&s)[kRegisters], Rows& rows) {
   float sum[2][2] = {{rows.sum[0], 0.0F}, {rows.sum[1], 0.0F}};
 #pragma unroll
-  for (int i = kFrom; i < kTo; ++i) sum[i / 2 % 2][i % 2] += s[i];
+  for (int i = 0; i < kRegisters; ++i) sum[i / 2 % 2][i % 2] += s[i];
 #pragma unroll
   for (int h = 0; h < 2; ++h) rows.sum[h] = sum[h][0] + sum[h][1];
 }

@@ -109,6 +109,11 @@ void add_hopper_trials(std::vector<Trial>& trials) {
     shape.head_dim = head_dim;
     trials.push_back(trial_of("causal_70x400_d" + std::to_string(head_dim), shape, padded));
   }
+  // Three items a block, as many as Q has stages and one more; with one stage, two.
+  trials.push_back(trial_of("items_10x20x15", shape_of("uniform", {1, 10, 10, 20, 15}), padded));
+  Shape wide = shape_of("normal", {1, 6, 6, 20, 150});
+  wide.head_dim = 256;
+  trials.push_back(trial_of("items_6x20x150_d256", wide, padded));
 }
 
 std::vector<Trial> make_kernel_trials() {
