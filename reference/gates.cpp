@@ -98,8 +98,12 @@ std::vector<GateResult> judge(const Metrics& quantised, const Metrics& kernel, c
 // relative error r of the sum by about r.
 // Scores: products of FP8 codes are exact in fp32; D additions, each truncated or rounded to 2^-23
 // of a partial sum, which Cauchy-Schwarz keeps within score_bound; a few more roundings for the
-// scale. With a factor 2 to spare: (D + 8) * 2^-22 * score_bound. Kernels that round P to FP8 may
-// use FP8 tensor cores that keep 13 fractional bits of a partial sum: 2^-12 * score_bound.
+// scale. With a factor 2 to spare: (D + 8) * 2^-22 * score_bound.
+// Kernels that round P to FP8 may use FP8 tensor cores. Each of the D / 32 multiplies cuts 32
+// products and the partial sum, toward zero, to 13 fractional bits of the largest of them: half a
+// step each on average, 2^-14 of the largest. Where all products have one sign, and the row's
+// weight is with such keys, these add up: the largest is the partial sum, which is i / (D / 32) of
+// score_bound after i multiplies, so 33 * 2^-14 * (D / 32 + 1) / 2 * score_bound in all.
 // Sum: fp32 terms within 2^-22 (ex2.approx) summed in tiles, n / tile + tile additions of 2^-24
 // each: below 2^-14 up to 16k keys; twice that. A sum over P already rounded to E4M3 has a relative
 // error of at most 2^-4, a half step of three mantissa bits.
@@ -108,11 +112,13 @@ std::vector<GateResult> judge(const Metrics& quantised, const Metrics& kernel, c
 double lse_tolerance(int head_dim, const JudgeContext& context) {
   constexpr double kSumError = 0x1p-13;
   constexpr double kFp8SumError = 0x1p-4;
-  constexpr double kFp8ScoreError = 0x1p-12;
+  constexpr double kFp8Depth = 32.0;
+  constexpr double kCut = 0x1p-14;
   constexpr double kAdditionError = 0x1p-22;
   constexpr double kScaleRoundings = 8.0;
-  const double score_error =
-      context.fp8_p ? kFp8ScoreError : (head_dim + kScaleRoundings) * kAdditionError;
+  const double score_error = context.fp8_p
+                                 ? (kFp8Depth + 1.0) * kCut * (head_dim / kFp8Depth + 1.0) / 2.0
+                                 : (head_dim + kScaleRoundings) * kAdditionError;
   return score_error * context.score_bound + (context.fp8_p ? kFp8SumError : kSumError);
 }
 

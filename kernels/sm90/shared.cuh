@@ -92,8 +92,8 @@ struct Traits {
   static_assert(kConfig.pipeline == Pipeline::kSerial || kStages >= 2 * kKeyGroups);
   // Blocks exchange halves of O; a block has all of a warpgroup's tiles.
   static_assert(kClusterBlocks == 1 || (kClusterBlocks == 2 && kKeyGroups == 1));
-  static_assert(!kConfig.exp_turns || (kKeyGroups == 1 && !kConfig.ones_column &&
-                                      kConfig.pipeline == Pipeline::kSerial));
+  static_assert(!kConfig.exp_turns ||
+                (kKeyGroups == 1 && !kConfig.ones_column && kConfig.pipeline == Pipeline::kSerial));
 };
 
 /// Partial results of a block whose warpgroups share rows; where blocks share them, the columns of

@@ -112,6 +112,38 @@ TEST(Gates, AbsoluteErrorIsNotAskedOfFp8WeightsThatFewKeysShare) {
   EXPECT_FALSE(absolute_kernel_gate_applies(make_shape(129), context));
 }
 
+// FP8 tensor cores cut every product of a score: the model, right but for its roundings, is off by
+// more than 2^-12 |q| |k| where one key has a row's weight, and by less than the gate allows. Keys
+// left out are seen all the same.
+TEST(Gates, LseOfFp8TensorCoresIsAllowedWhatTheyCut) {
+  double largest = 0.0;
+  for (const char* family : {"needle", "sink", "peaked", "outliers"}) {
+    for (const int head_dim : {64, 128, 256}) {
+      for (std::uint64_t seed = 0; seed < 8; ++seed) {
+        SCOPED_TRACE(testing::Message() << family << " " << head_dim << " seed " << seed);
+        Shape shape = make_shape(16, Mask::kNone, family);
+        shape.head_dim = head_dim;
+        const auto data = make_case(shape, seed);
+        const ModelRun model =
+            run_model(data->q, data->k, data->v, sizes_of(data->shape), data->softmax_scale,
+                      {.weights = Weights::kE4M3, .accumulator = Accumulator::kTruncated13});
+        JudgeContext context = context_of(*data);
+        context.fp8_p = true;
+        const Metrics lse = compare_lse(model.attention.lse, data->reference_kernel.lse, shape);
+        const GateResult gate = judge_lse(lse, shape, context);
+        EXPECT_TRUE(gate.pass) << gate.detail;
+        EXPECT_LT(gate.value, gate.threshold / 2);
+        largest = std::max(largest, lse.max_abs_err / data->score_bound);
+        std::vector<float> fewer = data->reference_kernel.lse;
+        fewer.front() -= std::log(2.0F) + static_cast<float>(gate.threshold);
+        EXPECT_FALSE(
+            judge_lse(compare_lse(fewer, data->reference_kernel.lse, shape), shape, context).pass);
+      }
+    }
+  }
+  EXPECT_GT(largest, 4 * 0x1p-12);
+}
+
 // The reason for gate 4: on long sequences |O| is small.
 TEST(Gates, AllZerosFailAtEveryLength) {
   for (const std::int64_t seq : {32, 512, 1024}) {
