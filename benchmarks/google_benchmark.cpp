@@ -45,6 +45,13 @@ std::optional<double> graph_median(const PerfRecord& record,
   return summarise(graph->samples_us).p50;
 }
 
+/// Whether nobody else was timed on its shape: then there was nobody to take turns with.
+bool is_alone(const PerfRecord& record, const std::vector<PerfRecord>& records) {
+  return std::none_of(records.begin(), records.end(), [&](const PerfRecord& other) {
+    return other.shape.name == record.shape.name && other.variant != record.variant;
+  });
+}
+
 /// One repetition: times as fp8_sdpa_bench's counters have them.
 json entry_of(const PerfRecord& record, const std::string& name, std::size_t family,
               std::size_t index) {
@@ -129,8 +136,9 @@ json benchmark_document(const RunInfo& run, const Device& device,
   for (const auto& [key, value] : benchmark_context(device, run.device ? &*run.device : nullptr)) {
     document["context"][key] = value;
   }
-  const bool in_turns = std::all_of(records.begin(), records.end(),
-                                    [](const PerfRecord& record) { return record.interleaved; });
+  const bool in_turns = std::all_of(records.begin(), records.end(), [&](const PerfRecord& record) {
+    return record.interleaved || is_alone(record, records);
+  });
   document["context"]["random_interleaving"] = in_turns ? "true" : "false";
   for (std::size_t family = 0; family < records.size(); ++family) {
     const PerfRecord& record = records[family];

@@ -1,6 +1,7 @@
 // fp8_sdpa_peers: our kernels and other people's on the same inputs, judged and timed in turns.
 // Exit code 0: ours passed, or no GPU; 1: one of ours failed a gate; 2: bad usage, or no GPU where
 // one is required.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -52,15 +53,20 @@ void print_progress(const std::string& what) {
 }
 
 /// The shapes of the configuration that were asked for; the suite "cells": all cells, without and
-/// with the causal mask (benchmarks/cells.hpp).
+/// with the causal mask (benchmarks/cells.hpp), those that take least first: under a limit of time
+/// as many as there can be.
 Result<std::vector<reference::Shape>> chosen_shapes(const Arguments& arguments,
                                                     const reference::Config& config) {
   if (!arguments.shapes.empty()) return select_shapes(split_list(arguments.shapes), config);
   if (arguments.suite != kCells) return select_suite(arguments.suite, config);
   std::vector<reference::Shape> shapes;
-  for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
-    for (const Cell& cell : cells()) shapes.push_back(shape_of(cell, mask));
+  for (const Cell& cell : cells()) {
+    for (const Mask mask : {Mask::kNone, Mask::kCausal}) shapes.push_back(shape_of(cell, mask));
   }
+  std::stable_sort(shapes.begin(), shapes.end(),
+                   [](const reference::Shape& a, const reference::Shape& b) {
+                     return score_count(a) * a.head_dim < score_count(b) * b.head_dim;
+                   });
   return shapes;
 }
 
