@@ -43,8 +43,9 @@ class Match {
   Status run(const Shape& shape) {
     output_.progress(shape.name + ": inputs and references");
     // Beyond what can be judged whole, a quarter of that: references take most of a shape's time.
-    const bool whole = score_count(shape) <= kOracleScores;
-    auto sampled = sample_case(shape, plan_.seed, whole ? kOracleScores : kOracleScores / 4);
+    const bool whole = score_count(shape) <= reference::kWholeScores;
+    auto sampled = sample_case(shape, plan_.seed,
+                               whole ? reference::kWholeScores : reference::kWholeScores / 4);
     if (!sampled.ok()) return sampled.status();
     sampled_ = std::move(*sampled);
     auto workload = Workload::make(*sampled_.whole, device_);
@@ -180,6 +181,9 @@ class Match {
       record(error_record(*sampled_.whole, *variant, status));
       results_.ours_pass = results_.ours_pass && is_peer(variant->name);
     }
+    if (!torch_records_.empty()) {
+      for (PerfRecord& record : results->records) record.interleaved = true;
+    }
     for (auto* records : {&results->records, &torch_records_}) {
       std::move(records->begin(), records->end(), std::back_inserter(results_.perf));
     }
@@ -193,8 +197,9 @@ class Match {
     const std::vector<std::string> names = torch_names_;
     for (const std::string& name : names) {
       if (first) drop_series(name, method);
-      auto samples = torch_->time(name, method, first ? warmup : std::min(warmup, kWarmUpsOfTurn),
-                                  taken.samples);
+      // A graph of many launches warms itself up.
+      const int of_turn = method == Method::kGraphWarm ? 0 : std::min(warmup, kWarmUpsOfTurn);
+      auto samples = torch_->time(name, method, first ? warmup : of_turn, taken.samples);
       if (!samples.ok()) {
         decline(name, std::string(name_of(method)) + ": " + samples.status().message());
         std::erase(torch_names_, name);

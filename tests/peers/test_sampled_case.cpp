@@ -35,7 +35,7 @@ reference::Tolerances tolerances() {
   return config.ok() ? config->tolerances : reference::Tolerances{};
 }
 
-SampledCase sample(const Shape& shape, std::int64_t max_scores = kOracleScores) {
+SampledCase sample(const Shape& shape, std::int64_t max_scores = reference::kWholeScores) {
   auto sampled = sample_case(shape, 0, max_scores);
   EXPECT_TRUE(sampled.ok());
   return std::move(*sampled);
@@ -125,7 +125,7 @@ TEST(JudgeOutput, PassesRightOutputsOfEveryFormat) {
     Formats formats;
     float scale;
   };
-  for (const std::int64_t max_scores : {kOracleScores, std::int64_t{100'000}}) {
+  for (const std::int64_t max_scores : {reference::kWholeScores, std::int64_t{100'000}}) {
     const SampledCase sampled = sample(shape_of(1, 4, 2, 300, 300, Mask::kNone), max_scores);
     const std::vector<float> right = right_output(sampled);
     for (const Entry& entry : {Entry{{Weights::kHalf, Dtype::kHalf}, 1.0F},
@@ -142,7 +142,7 @@ TEST(JudgeOutput, PassesRightOutputsOfEveryFormat) {
 
 /// What the judge must not let through, whole and sampled.
 TEST(JudgeOutput, RefusesWrongOutputs) {
-  for (const std::int64_t max_scores : {kOracleScores, std::int64_t{100'000}}) {
+  for (const std::int64_t max_scores : {reference::kWholeScores, std::int64_t{100'000}}) {
     const SampledCase sampled = sample(shape_of(1, 4, 2, 300, 300, Mask::kNone), max_scores);
     const std::vector<float> right = right_output(sampled);
     const auto refused = [&](const std::vector<float>& o, const Formats& formats) {
