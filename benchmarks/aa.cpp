@@ -1,6 +1,7 @@
 #include "benchmarks/aa.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "benchmarks/text.hpp"
@@ -96,6 +97,28 @@ Result<AaReport> compare_with_itself(const PerfFile& file, const AaOptions& opti
     report.drifted.push_back((*series)[i]->variant + " on " + (*series)[i]->shape);
   }
   return report;
+}
+
+nlohmann::json to_json(const AaReport& report, const PerfFile& file, const AaOptions& options) {
+  return {
+      {"file", file.path},
+      {"device", file.device},
+      {"commit", file.commit},
+      {"measured", file.timestamp},
+      {"method", options.method},
+      {"seed", options.seed},
+      {"min_effect", options.rule.min_effect},
+      {"alpha", options.rule.alpha},
+      {"cases", report.cases},
+      {"least_repetitions", report.repetitions},
+      {"comparisons", report.comparisons},
+      {"false_alarms", report.alarms},
+      {"false_alarm_rate", report.rate()},
+      {"most_asked", kMaxFalseAlarms},
+      {"false_alarms_without_floor", report.test_alarms},
+      {"differ_between_halves_in_time", report.drifted},
+      {"pass", report.pass()},
+  };
 }
 
 std::string to_text(const AaReport& report, const PerfFile& file, const AaOptions& options) {

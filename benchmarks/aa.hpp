@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct AaReport {
 /// for all series of equal length, and compares the halves as two runs. kInvalidArgument, in one
 /// line with the file, where there is no series, or one with fewer than 2 kMinRepetitions.
 Result<AaReport> compare_with_itself(const PerfFile& file, const AaOptions& options);
+
+/// The same for a file: counts, rates, options, and of what run.
+nlohmann::json to_json(const AaReport& report, const PerfFile& file, const AaOptions& options);
 
 /// What fp8_sdpa_compare --aa prints.
 std::string to_text(const AaReport& report, const PerfFile& file, const AaOptions& options);

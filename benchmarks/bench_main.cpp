@@ -24,6 +24,7 @@
 #include "benchmarks/device_info.hpp"
 #include "benchmarks/exit_codes.hpp"
 #include "benchmarks/gated_cases.hpp"
+#include "benchmarks/google_benchmark.hpp"
 #include "benchmarks/nvml.hpp"
 #include "benchmarks/paths.hpp"
 #include "benchmarks/results.hpp"
@@ -252,36 +253,9 @@ void register_host_executor(Suite& suite, const Device& device) {
 
 /// The run's device and build, as the JSON's context.
 void add_context(const Device& device, const DeviceInfo* info) {
-  const BuildInfo build = this_build();
-  const auto add = [](const std::string& key, const std::string& value) {
+  for (const auto& [key, value] : benchmark_context(device, info)) {
     benchmark::AddCustomContext(key, value);
-  };
-  const auto megahertz = [](const std::optional<int>& clock) {
-    return clock ? std::to_string(*clock) : std::string("unknown");
-  };
-  add("backend", name_of(device.backend));
-  add("device_name", device.name);
-  if (info != nullptr) {
-    add("sm_version", std::to_string(info->sm_version));
-    add("cuda_version", info->cuda_version);
-    add("driver_version", info->nvml.driver_version.value_or("unknown"));
-    add("sm_clock_mhz", megahertz(info->nvml.sm_clock_mhz));
-    add("sm_clock_max_mhz", megahertz(info->nvml.sm_clock_max_mhz));
-    add("memory_clock_mhz", megahertz(info->nvml.memory_clock_mhz));
-    add("memory_clock_max_mhz", megahertz(info->nvml.memory_clock_max_mhz));
-    add("power_limit_watts", info->nvml.power_limit_watts
-                                 ? reference::text_of(*info->nvml.power_limit_watts)
-                                 : "unknown");
   }
-  add("git_sha", build.git_sha);
-  add("git_branch", build.git_branch);
-  add("git_dirty", build.git_dirty ? "true" : "false");
-  add("toggles", describe(build.toggles));
-  add("debug_print", build.debug_print ? "1" : "0");
-  add("compiler", build.compiler);
-  add("cuda_compiler", build.cuda_compiler);
-  add("cuda_archs", build.cuda_archs);
-  add("build_type", build.build_type);
 }
 
 struct BenchOptions {

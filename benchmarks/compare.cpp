@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "benchmarks/comparable.hpp"
+#include "benchmarks/selection.hpp"
 #include "benchmarks/text.hpp"
 #include "reference/text.hpp"
 
@@ -59,9 +60,12 @@ Result<std::vector<VariantPair>> pairs_asked(const PerfFile& old_file, const Per
   }
   std::vector<VariantPair> pairs;
   if (from != kAllVariants) {
-    if (Status s = check_variant(old_file, from); !s.ok()) return s;
     if (Status s = check_variant(new_file, to); !s.ok()) return s;
-    pairs.emplace_back(from, to);
+    for (const std::string& each : split_list(from)) {
+      if (Status s = check_variant(old_file, each); !s.ok()) return s;
+      pairs.emplace_back(each, to);
+    }
+    if (pairs.empty()) return invalid_argument("--variant-old: empty, expected a name");
   } else {
     for (const std::string& variant : old_file.variants()) {
       if (Status s = check_variant(new_file, variant); !s.ok()) return s;
@@ -71,7 +75,10 @@ Result<std::vector<VariantPair>> pairs_asked(const PerfFile& old_file, const Per
       if (Status s = check_variant(old_file, variant); !s.ok()) return s;
     }
   }
-  if (old_file.path == new_file.path && pairs.front().first == pairs.front().second) {
+  const bool itself = std::any_of(pairs.begin(), pairs.end(), [](const VariantPair& pair) {
+    return pair.first == pair.second;
+  });
+  if (old_file.path == new_file.path && itself) {
     return refused(old_file,
                    "compared with itself, expected another file or --variant-old and "
                    "--variant-new");
@@ -91,14 +98,35 @@ Status check_has_shapes(const PerfFile& file, const std::string& variant, const 
   return {};
 }
 
-/// The shapes to judge a pair on.
+/// Those of the shapes that the others have; the rest, either way, is added to `left_out`.
+std::vector<std::string> common(const std::vector<std::string>& shapes,
+                                const std::vector<std::string>& others,
+                                std::vector<std::string>& left_out) {
+  std::vector<std::string> both;
+  for (const std::string& shape : shapes) {
+    (contains(others, shape) ? both : left_out).push_back(shape);
+  }
+  for (const std::string& shape : others) {
+    if (!contains(shapes, shape)) left_out.push_back(shape);
+  }
+  return both;
+}
+
+/// The shapes to judge a pair on; those that are left out are added to `left_out`.
 Result<std::vector<std::string>> shapes_of(const PerfFile& old_file, const PerfFile& new_file,
-                                           const VariantPair& pair, const CompareOptions& options) {
+                                           const VariantPair& pair, const CompareOptions& options,
+                                           std::vector<std::string>& left_out) {
   std::vector<std::string> shapes = options.shapes;
   const std::string& method = options.method;
   if (shapes.empty()) {
     shapes = old_file.shapes(pair.first, method);
     const auto of_new = new_file.shapes(pair.second, method);
+    if (options.common_shapes) {
+      shapes = common(shapes, of_new, left_out);
+      if (!shapes.empty()) return shapes;
+      return refused(new_file, "no shape that both " + pair.first + " and " + pair.second +
+                                   " have, by " + one_line(method));
+    }
     if (Status s = check_has_shapes(old_file, pair.first, method, of_new); !s.ok()) return s;
     if (shapes.empty()) {
       return refused(old_file, "no series of " + pair.first + " by " + one_line(method) +
@@ -305,9 +333,9 @@ Result<Comparison> compare(const PerfFile& old_file, const PerfFile& new_file,
   if (!pairs.ok()) return pairs.status();
   Comparison comparison;
   for (const VariantPair& asked : *pairs) {
-    const auto shapes = shapes_of(old_file, new_file, asked, options);
+    ComparedPair pair{asked.first, asked.second, {}, {}, {}, {}, false};
+    const auto shapes = shapes_of(old_file, new_file, asked, options, pair.left_out);
     if (!shapes.ok()) return shapes.status();
-    ComparedPair pair{asked.first, asked.second, {}, {}, {}, false};
     for (const std::string& shape : *shapes) {
       Status status = append_series(old_file, new_file, shape, options, pair);
       if (!status.ok()) return status;
@@ -354,6 +382,9 @@ std::string to_markdown(const Comparison& comparison, const PerfFile& old_file,
     out += mean_row("arithmetic mean", pair.arithmetic, pair);
     out += mean_row("geometric mean", pair.geometric, pair);
     out += test_table(pair);
+    if (!pair.left_out.empty()) {
+      out += "\nLeft out, because one of the two lacks them: " + join(pair.left_out) + ".\n";
+    }
   }
   out += comparison.failures.empty() ? "\n**Verdict: PASS**\n" : "\n**Verdict: FAIL**\n\n";
   for (const std::string& failure : comparison.failures) out += "- " + failure + "\n";

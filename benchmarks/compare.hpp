@@ -19,9 +19,10 @@ inline constexpr double kRegressionNoise = 0.02;
 
 /// What is asked of a comparison.
 struct CompareOptions {
-  std::string variant_old = kAllVariants;
+  std::string variant_old = kAllVariants;  ///< or some, comma-separated, each against variant_new
   std::string variant_new = kAllVariants;
-  std::vector<std::string> shapes;        ///< empty: all, and both files must have the same
+  std::vector<std::string> shapes;  ///< empty: all, and both files must have the same
+  bool common_shapes = false;       ///< or need not: those that one lacks are left out, by name
   std::string method = "events_l2_warm";  ///< the one that is judged; the others are shown
   std::vector<std::string> by = {"p50"};  ///< of p50, p90, mean: each must reach min_speedup
   double min_speedup = 1.10;
@@ -54,7 +55,8 @@ struct ComparedPair {
   std::string variant_old;
   std::string variant_new;
   std::vector<ComparedSeries> series;
-  SpeedUps arithmetic;  ///< means over the judged series
+  std::vector<std::string> left_out;  ///< shapes that one of them lacks
+  SpeedUps arithmetic;                ///< means over the judged series
   SpeedUps geometric;
   bool gates_pass = false;
 };

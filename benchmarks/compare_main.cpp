@@ -3,6 +3,7 @@
 // fp8_sdpa_compare --aa FILE: how often it would call a difference where there is none. Exit code
 // 1: in more than 5 % of the comparisons.
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "benchmarks/aa.hpp"
@@ -23,6 +24,7 @@ struct Arguments {
   std::string shapes;
   std::string by = "p50";
   std::string aa;
+  std::string aa_record;
   AaOptions aa_options;
   CompareOptions options;
 };
@@ -30,14 +32,16 @@ struct Arguments {
 void declare(CommandLine& line, Arguments& arguments) {
   constexpr double kMaxSpeedup = 1e6;
   CompareOptions& options = arguments.options;
+  line.add("--common", options.common_shapes,
+           "Judge the shapes that both have; the others are named. Default: they are refused");
   const char* kinds = "perf_baseline.json, its folder, or a file of fp8_sdpa_bench";
   line.add("OLD", arguments.old_path, kinds);
   line.add("NEW", arguments.new_path, kinds);
   line.add("--min-speedup", options.min_speedup, "Geometric mean that is asked")
       .between(0.0, kMaxSpeedup);
   line.add("--out", arguments.out, "The Markdown file");
-  line.add("--variant-old", options.variant_old, "A variant of OLD, or all");
-  line.add("--variant-new", options.variant_new, "The variant of NEW against it, or all");
+  line.add("--variant-old", options.variant_old, "Variants of OLD, comma-separated, or all");
+  line.add("--variant-new", options.variant_new, "The variant of NEW against each, or all");
   line.add("--shapes", arguments.shapes,
            "Shapes to judge, comma-separated; default: all, the same in both");
   line.add("--method", options.method, "Method to judge by")
@@ -52,6 +56,7 @@ void declare(CommandLine& line, Arguments& arguments) {
            "Instead of OLD and NEW: a file to be cut in two at random and compared with itself");
   line.add("--aa-splits", arguments.aa_options.splits, "How often").between(1, kMaxSplits);
   line.add("--aa-seed", arguments.aa_options.seed, "Seed of the cuts");
+  line.add("--aa-record", arguments.aa_record, "Also write what --aa found, as JSON");
 }
 
 int run_aa(const CommandLine& line, Arguments& arguments) {
@@ -63,6 +68,11 @@ int run_aa(const CommandLine& line, Arguments& arguments) {
   if (const auto status = check_version(*file); !status.ok()) return refuse(line, status.message());
   const auto report = compare_with_itself(*file, options);
   if (!report.ok()) return refuse(line, report.status().message());
+  if (!arguments.aa_record.empty()) {
+    const std::string text = file_text(to_json(*report, *file, options));
+    const fp8_sdpa::Status written = replace_file(arguments.aa_record, text);
+    if (!written.ok()) return refuse(line, written.message());
+  }
   std::fputs(to_text(*report, *file, options).c_str(), stdout);
   return report->pass() ? kExitPass : kExitFail;
 }

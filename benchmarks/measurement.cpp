@@ -78,7 +78,7 @@ class Measurement {
   }
 
   bool take_repetition(int rounds) {
-    // Reading the clocks lets the device idle for a moment.
+    // Reading the clocks, and whoever takes turns, lets the device idle for a moment.
     if (!out_.repetitions.empty() && !warm_up_all(1)) return false;
     constexpr int kWordBits = 32;
     const std::uint64_t number = out_.repetitions.size();
@@ -98,6 +98,7 @@ class Measurement {
                                 taken.samples_us[i].end());
     }
     out_.repetitions.push_back({before, rounds, bench_.read_clocks()});
+    if (bench_.after_repetition) bench_.after_repetition(out_.repetitions.back());
     return true;
   }
 

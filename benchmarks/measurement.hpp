@@ -23,6 +23,8 @@ struct Bench {
   std::function<Status(int index)> check_output;
   /// The device's clocks now; each value may be missing.
   std::function<ClockReading()> read_clocks;
+  /// Where it is there: called after each repetition, so that others can take turns with these.
+  std::function<void(const Repetition&)> after_repetition;
 };
 
 /// How long to measure.

@@ -28,12 +28,21 @@ std::string default_plot_script() {
       .string();
 }
 
+std::string default_torch_script() {
+  return (std::filesystem::path(default_schema_folder()).parent_path() / "peers" / "torch_sdpa.py")
+      .string();
+}
+
 std::string default_ptxas_report_path() {
-  // Binaries lie one folder below the top of the build tree, the report at the top.
+  // Binaries lie one or two folders below the top of the build tree, the report at the top.
   std::error_code ignored;
   const std::filesystem::path binary = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  return first_existing(FP8_SDPA_PTXAS_REPORT,
-                        binary.parent_path().parent_path() / "ptxas_report.json");
+  std::filesystem::path report =
+      binary.parent_path().parent_path().parent_path() / "ptxas_report.json";
+  if (!std::filesystem::exists(report, ignored)) {
+    report = binary.parent_path().parent_path() / "ptxas_report.json";
+  }
+  return first_existing(FP8_SDPA_PTXAS_REPORT, report);
 }
 
 }  // namespace fp8_sdpa::bench

@@ -15,6 +15,9 @@ std::string default_schema_folder();
 /// The script that draws a report's figures: beside the schemas' folder.
 std::string default_plot_script();
 
+/// PyTorch's attention as a second process: beside the schemas' folder.
+std::string default_torch_script();
+
 /// The compiler's report: the build tree's, or where it is seen from the running binary.
 std::string default_ptxas_report_path();
 

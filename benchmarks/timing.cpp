@@ -49,10 +49,19 @@ class Group {
     plan.warmup_iters = plan_.warmup_iters;
     plan.min_samples = plan_.timed_iters;
     plan.max_samples = plan_.max_timed_iters;
+    if (method == Method::kGraphWarm && plan_.graph_iters > 0) {
+      plan.min_samples = plan.max_samples = plan_.graph_iters;
+    }
     // A graph of many launches warms itself up.
     plan.warm_each = count() > 1 && method != Method::kGraphWarm;
     plan.seed = data_.seed;
-    auto measured = measure(bench_of(timers, nvml), plan);
+    Bench bench = bench_of(timers, nvml);
+    if (plan_.after_repetition) {
+      bench.after_repetition = [&](const Repetition& taken) {
+        plan_.after_repetition(method, taken);
+      };
+    }
+    auto measured = measure(bench, plan);
     if (!measured.status.ok()) return {measured.status, measured.failed};
     for (int i = 0; i < count(); ++i) {
       records.push_back({data_.shape, data_.seed, std::string(at(i).variant->name), method,

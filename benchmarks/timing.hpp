@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,11 @@ struct TimingPlan {
   int warmup_iters = 0;
   int timed_iters = 0;
   int max_timed_iters = 0;  ///< at most, where the times are not quiet by then (measurement.hpp)
+  /// Samples of kGraphWarm, each of many launches; 0: as many as of the others.
+  int graph_iters = 0;
+  /// Where it is there: called after each repetition of a method, so that others can take turns.
+  /// One that begins at sample 0 where samples were taken before begins anew: a variant has failed.
+  std::function<void(Method, const Repetition&)> after_repetition = {};
 };
 
 /// What came of it: a record for each (variant, method), and the variants whose kernels ended in

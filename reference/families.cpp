@@ -3,8 +3,11 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
 
 #include "reference/distributions.hpp"
+#include "reference/parallel.hpp"
 #include "reference/philox.hpp"
 
 namespace fp8_sdpa::reference {
@@ -25,12 +28,15 @@ PhiloxStream stream_of(const Drawing& drawing, Extra extra) {
 template <class Transform>
 void fill(const Drawing& drawing, const Transform& transform) {
   const PhiloxStream stream = stream_of(drawing);
-  PhiloxCounter words{};
-  for (std::size_t i = 0; i < drawing.out.size(); ++i) {
-    const std::size_t lane = i % PhiloxStream::kWordsPerBlock;
-    if (lane == 0) words = stream.block(i / PhiloxStream::kWordsPerBlock);
-    drawing.out[i] = transform(words[lane]);
-  }
+  // Chunks begin with a block of the stream.
+  parallel_chunks(std::ssize(drawing.out), [&](std::int64_t first, std::int64_t last) {
+    PhiloxCounter words{};
+    for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i) {
+      const std::size_t lane = i % PhiloxStream::kWordsPerBlock;
+      if (lane == 0) words = stream.block(i / PhiloxStream::kWordsPerBlock);
+      drawing.out[i] = transform(words[lane]);
+    }
+  });
 }
 
 void fill_normal(const Drawing& drawing, double mean, double stddev) {

@@ -39,4 +39,13 @@ void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& b
   if (failure) std::rethrow_exception(failure);
 }
 
+void parallel_chunks(std::int64_t size,
+                     const std::function<void(std::int64_t, std::int64_t)>& body) {
+  constexpr std::int64_t kChunk = std::int64_t{1} << 18;
+  if (size <= kChunk) return body(0, size);
+  parallel_for((size + kChunk - 1) / kChunk, [&](std::int64_t chunk) {
+    body(chunk * kChunk, std::min(size, (chunk + 1) * kChunk));
+  });
+}
+
 }  // namespace fp8_sdpa::reference

@@ -1,12 +1,16 @@
 #include "reference/quantise.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <span>
 
 #include "reference/fp8.hpp"
+#include "reference/parallel.hpp"
 
 namespace fp8_sdpa::reference {
 namespace {
@@ -21,10 +25,18 @@ float finite_amax(std::span<const float> values) {
 
 /// Appends a slice's codes.
 void encode(std::span<const float> values, float descale, QuantisedTensor& tensor) {
-  for (const float value : values) {
-    tensor.saturated_infinities += std::isinf(value) ? 1 : 0;
-    tensor.codes.push_back(encode_fp8(value / descale, tensor.dtype));
-  }
+  const std::size_t begin = tensor.codes.size();
+  tensor.codes.resize(begin + values.size());
+  std::atomic<std::int64_t> infinities{0};
+  parallel_chunks(std::ssize(values), [&](std::int64_t first, std::int64_t last) {
+    std::int64_t found = 0;
+    for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i) {
+      found += std::isinf(values[i]) ? 1 : 0;
+      tensor.codes[begin + i] = encode_fp8(values[i] / descale, tensor.dtype);
+    }
+    infinities += found;
+  });
+  tensor.saturated_infinities += infinities;
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "benchmarks/peers/contest.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <utility>
@@ -31,24 +33,6 @@ Formats torch_formats(const std::string& backend) {
   return {fp8 ? reference::Weights::kE4M3 : reference::Weights::kBFloat16, Dtype::kBFloat16};
 }
 
-/// Appends a round's samples to the series that it belongs to.
-void merge(PerfRecord round, std::vector<PerfRecord>& records) {
-  const auto same = std::find_if(records.begin(), records.end(), [&](const PerfRecord& record) {
-    return record.shape.name == round.shape.name && record.variant == round.variant &&
-           record.method == round.method;
-  });
-  if (same == records.end()) {
-    records.push_back(std::move(round));
-  } else {
-    for (Repetition& repetition : round.repetitions) {
-      repetition.first_sample += static_cast<int>(same->samples_us.size());
-      same->repetitions.push_back(repetition);
-    }
-    same->samples_us.insert(same->samples_us.end(), round.samples_us.begin(),
-                            round.samples_us.end());
-  }
-}
-
 /// One shape's part of a contest.
 class Match {
  public:
@@ -58,7 +42,10 @@ class Match {
 
   Status run(const Shape& shape) {
     output_.progress(shape.name + ": inputs and references");
-    auto sampled = sample_case(shape, plan_.seed);
+    // Beyond what can be judged whole, a quarter of that: references take most of a shape's time.
+    const bool whole = score_count(shape) <= reference::kWholeScores;
+    auto sampled = sample_case(shape, plan_.seed,
+                               whole ? reference::kWholeScores : reference::kWholeScores / 4);
     if (!sampled.ok()) return sampled.status();
     sampled_ = std::move(*sampled);
     auto workload = Workload::make(*sampled_.whole, device_);
@@ -164,15 +151,8 @@ class Match {
 
   Status time_all() {
     const Shape& shape = sampled_.whole->shape;
-    const int timed = launches_for(shape, plan_.timed_iters);
-    const int warmup = launches_for(shape, plan_.config.timing.warmup_iters);
-    const int rounds = torch_names_.empty() ? 1 : std::min(plan_.rounds, timed);
-    for (int round = 0; round < rounds; ++round) {
-      const int count = timed * (round + 1) / rounds - timed * round / rounds;
-      output_.progress("timing " + shape.name + ", round " + std::to_string(round + 1));
-      if (Status s = time_in_process(warmup, count); !s.ok()) return s;
-      time_torch(warmup, count);
-    }
+    output_.progress("timing " + shape.name);
+    if (Status s = time_in_turns(); !s.ok()) return s;
     for (const PerfRecord& record : results_.perf) {
       if (record.shape.name == shape.name && record.method == Method::kEventsWarm) {
         output_.line(perf_line(record));
@@ -181,55 +161,76 @@ class Match {
     return {};
   }
 
-  Status time_in_process(int warmup, int count) {
+  Status time_in_turns() {
     std::vector<TimedVariant> timed;
     for (const Contestant& c : contestants_) timed.push_back({c.variant, &c.judged});
     if (timed.empty()) return {};
     TimingPlan plan;
-    plan.warmup_iters = warmup;
-    plan.timed_iters = plan.max_timed_iters = count;
+    plan.warmup_iters = launches_for(sampled_.whole->shape, plan_.config.timing.warmup_iters);
+    plan.timed_iters = plan.max_timed_iters =
+        launches_for(sampled_.whole->shape, plan_.timed_iters);
+    plan.graph_iters = graph_samples_for(plan.timed_iters);
+    if (torch_ != nullptr) {
+      plan.after_repetition = [&](Method method, const Repetition& taken) {
+        time_torch(method, taken, plan.warmup_iters);
+      };
+    }
     auto results = time_variants(std::move(timed), *sampled_.whole, device_, plan);
     if (!results.ok()) return results.status();
     for (const auto& [variant, status] : results->failed) {
       record(error_record(*sampled_.whole, *variant, status));
       results_.ours_pass = results_.ours_pass && is_peer(variant->name);
-      const Variant* gone = variant;
-      std::erase_if(contestants_, [gone](const Contestant& c) { return c.variant == gone; });
-      drop_series(std::string(variant->name));
     }
-    for (PerfRecord& record : results->records) merge(std::move(record), results_.perf);
+    if (!torch_records_.empty()) {
+      for (PerfRecord& record : results->records) record.interleaved = true;
+    }
+    for (auto* records : {&results->records, &torch_records_}) {
+      std::move(records->begin(), records->end(), std::back_inserter(results_.perf));
+    }
     return {};
   }
 
-  void time_torch(int warmup, int count) {
+  /// The second process's repetition beside one of ours.
+  void time_torch(Method method, const Repetition& taken, int warmup) {
+    constexpr int kWarmUpsOfTurn = 3;
+    const bool first = taken.first_sample == 0;
     const std::vector<std::string> names = torch_names_;
     for (const std::string& name : names) {
-      for (const Method method : kMethods) {
-        auto samples = torch_->time(name, method, warmup, count);
-        if (!samples.ok()) {
-          decline(name, std::string(name_of(method)) + ": " + samples.status().message());
-          std::erase(torch_names_, name);
-          drop_series(name);
-          break;
-        }
-        PerfRecord record;
-        record.shape = sampled_.whole->shape;
-        record.seed = plan_.seed;
-        record.variant = name;
-        record.method = method;
-        record.warmup_iters = warmup;
-        record.samples_us = std::move(*samples);
-        // A round of the second process is a stretch of time whose clock nobody read.
-        record.repetitions = split_into_repetitions(count, 1);
-        merge(std::move(record), results_.perf);
+      if (first) drop_series(name, method);
+      // A graph of many launches warms itself up.
+      const int of_turn = method == Method::kGraphWarm ? 0 : std::min(warmup, kWarmUpsOfTurn);
+      auto samples = torch_->time(name, method, first ? warmup : of_turn, taken.samples);
+      if (!samples.ok()) {
+        decline(name, std::string(name_of(method)) + ": " + samples.status().message());
+        std::erase(torch_names_, name);
+        for (const Method each : kMethods) drop_series(name, each);
+        continue;
       }
+      PerfRecord& record = torch_record(name, method, warmup);
+      record.samples_us.insert(record.samples_us.end(), samples->begin(), samples->end());
+      record.repetitions.push_back(taken);  // with the clock that its turn began at
     }
   }
 
+  PerfRecord& torch_record(const std::string& name, Method method, int warmup) {
+    const auto same =
+        std::find_if(torch_records_.begin(), torch_records_.end(),
+                     [&](const PerfRecord& r) { return r.variant == name && r.method == method; });
+    if (same != torch_records_.end()) return *same;
+    PerfRecord& made = torch_records_.emplace_back();
+    made.shape = sampled_.whole->shape;
+    made.seed = plan_.seed;
+    made.variant = name;
+    made.method = method;
+    made.warmup_iters = warmup;
+    made.interleaved = true;  // by repetitions
+    return made;
+  }
+
   /// Half a series is none.
-  void drop_series(const std::string& name) const {
-    std::erase_if(results_.perf, [&](const PerfRecord& record) {
-      return record.variant == name && record.shape.name == sampled_.whole->shape.name;
+  void drop_series(const std::string& name, Method method) {
+    std::erase_if(torch_records_, [&](const PerfRecord& record) {
+      return record.variant == name && record.method == method;
     });
   }
 
@@ -246,6 +247,7 @@ class Match {
   SampledCase sampled_;
   std::vector<Contestant> contestants_;
   std::vector<std::string> torch_names_;
+  std::vector<PerfRecord> torch_records_;
 };
 
 double median_of(const PerfRecord& record) {
@@ -264,14 +266,29 @@ int launches_for(const Shape& shape, int asked) {
   return std::min(asked, std::max(kLeast, static_cast<int>(fit)));
 }
 
-Result<ContestResults> run_contest(const ContestPlan& plan, const Device& device, TorchPeers* torch,
-                                   const Output& output) {
+int graph_samples_for(int timed) {
+  constexpr int kShare = 5;
+  constexpr int kLeast = 10;  // as many repetitions: compare asks for nine
+  return std::min(timed, std::max(kLeast, timed / kShare));
+}
+
+ContestResults run_contest(const ContestPlan& plan, const Device& device, TorchPeers* torch,
+                           const Output& output) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
   ContestResults results;
   results.ours_pass = !plan.shapes.empty();
   for (const Shape& shape : plan.shapes) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (plan.max_seconds > 0 && seconds > plan.max_seconds) {
+      results.left_out.push_back(shape.name + " is left out: the asked seconds are used up");
+      continue;
+    }
     const Status status = Match(plan, device, torch, output, results).run(shape);
     release_peer_plans();
-    if (!status.ok()) return status;
+    if (status.ok()) continue;
+    results.left_out.push_back(shape.name + " is left out: " + status.message());
+    results.ours_pass = false;
   }
   return results;
 }

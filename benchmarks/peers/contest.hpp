@@ -21,25 +21,31 @@ struct ContestPlan {
   std::uint64_t seed = 0;
   std::vector<const Variant*> variants;  ///< empty: the library's own choice for each shape
   int timed_iters = 0;
-  int rounds = 1;       ///< the samples are taken in that many turns of ours and the second process
+  /// Shapes that have not begun by then are left out; 0: none is.
+  double max_seconds = 0;
   std::string scratch;  ///< a folder for files that are passed to the second process
 };
 
 struct ContestResults {
   std::vector<CorrectnessRecord> correctness;
   std::vector<PerfRecord> perf;
-  bool ours_pass = false;  ///< every variant of ours, at least one on each shape
+  bool ours_pass = false;             ///< every variant of ours, at least one on each shape
+  std::vector<std::string> left_out;  ///< a line for each shape that was not measured
 };
 
 /// Launches that are timed, and that warm up, of a shape: as asked, but no more than take about a
 /// second of a GPU in a graph's series. At least 20 of each.
 int launches_for(const reference::Shape& shape, int asked);
 
+/// Samples of a graph's series where others have `timed`: a fifth, at least 10, at most `timed`.
+int graph_samples_for(int timed);
+
 /// Runs it on a CUDA device; `torch` may be null. A peer that fails a gate is reported as failing
-/// it and timed all the same; a variant of ours is not timed. A Status means that the run cannot go
-/// on.
-Result<ContestResults> run_contest(const ContestPlan& plan, const Device& device, TorchPeers* torch,
-                                   const Output& output);
+/// it and timed all the same; a variant of ours is not timed. The second process takes its turn
+/// after each repetition of this one. A shape on which the run cannot go on is left out, with the
+/// reason, and counts as one that ours did not pass.
+ContestResults run_contest(const ContestPlan& plan, const Device& device, TorchPeers* torch,
+                           const Output& output);
 
 /// For each peer a table of its times and of ours, with a verdict: the fastest variant of ours on
 /// each shape, by `method`.

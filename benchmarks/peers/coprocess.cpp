@@ -1,6 +1,7 @@
 #include "benchmarks/peers/coprocess.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -28,6 +29,18 @@ struct Pipe {
   int reader() const { return ends[0]; }
   int writer() const { return ends[1]; }
 };
+
+/// Whether there is something to read, or its end. An answer is one line, so nothing of it can lie
+/// in the stream's buffer.
+bool wait_for(std::FILE* file, int seconds) {
+  constexpr int kMilliseconds = 1000;
+  pollfd wanted = {fileno(file), POLLIN, 0};
+  int ready = 0;
+  do {
+    ready = poll(&wanted, 1, seconds * kMilliseconds);
+  } while (ready < 0 && errno == EINTR);
+  return ready != 0;
+}
 
 std::string line_of(std::FILE* file) {
   char* text = nullptr;
@@ -82,10 +95,15 @@ Coprocess::~Coprocess() {
   if (answers_ != nullptr) std::fclose(answers_);
 }
 
-Result<json> Coprocess::ask(const json& request) {
+Result<json> Coprocess::ask(const json& request, int timeout_seconds) {
   const std::string line = request.dump() + "\n";
   const bool sent = std::fwrite(line.data(), 1, line.size(), requests_) == line.size() &&
                     std::fflush(requests_) == 0;
+  if (sent && !wait_for(answers_, timeout_seconds)) {
+    kill(process_, SIGKILL);
+    return unsupported("the second process has not answered for " +
+                       std::to_string(timeout_seconds) + " s and was ended");
+  }
   const std::string text = sent ? line_of(answers_) : "";
   if (text.empty()) return unsupported("the second process has ended");
   const json answer = json::parse(text, nullptr, /*allow_exceptions=*/false);

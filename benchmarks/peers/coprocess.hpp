@@ -22,8 +22,9 @@ class Coprocess {
   Coprocess& operator=(const Coprocess&) = delete;
 
   /// Sends a request and waits for its answer. kUnsupported, in one line, where the program has
-  /// ended, answers what is no JSON object, or answers with a member "error".
-  Result<nlohmann::json> ask(const nlohmann::json& request);
+  /// ended, answers what is no JSON object, or answers with a member "error". One that does not
+  /// answer in time is killed.
+  Result<nlohmann::json> ask(const nlohmann::json& request, int timeout_seconds = 120);
 
  private:
   Coprocess() = default;

@@ -1,6 +1,7 @@
 // fp8_sdpa_peers: our kernels and other people's on the same inputs, judged and timed in turns.
 // Exit code 0: ours passed, or no GPU; 1: one of ours failed a gate; 2: bad usage, or no GPU where
 // one is required.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -9,7 +10,9 @@
 #include <optional>
 #include <string>
 
+#include "benchmarks/cells.hpp"
 #include "benchmarks/device_choice.hpp"
+#include "benchmarks/google_benchmark.hpp"
 #include "benchmarks/paths.hpp"
 #include "benchmarks/peers/contest.hpp"
 #include "benchmarks/result_directory.hpp"
@@ -21,6 +24,9 @@ namespace {
 using namespace fp8_sdpa;
 using namespace fp8_sdpa::bench;
 
+constexpr const char* kGoogleFile = "benchmark.json";
+constexpr const char* kCells = "cells";
+
 struct Arguments {
   std::string shapes;
   std::string suite = "default";
@@ -28,9 +34,9 @@ struct Arguments {
   std::string config = default_config_path();
   std::string folder;
   std::string python = "python3";
-  std::string script = FP8_SDPA_TORCH_SCRIPT;
+  std::string script = default_torch_script();
   std::optional<int> iters;
-  int rounds = 5;
+  double seconds = 0;
 };
 
 void print_line(const std::string& text) {
@@ -46,12 +52,29 @@ void print_progress(const std::string& what) {
   std::fprintf(stderr, "... %s\n", what.c_str());
 }
 
+/// The shapes of the configuration that were asked for; the suite "cells": all cells, without and
+/// with the causal mask (benchmarks/cells.hpp), those that take least first: under a limit of time
+/// as many as there can be.
+Result<std::vector<reference::Shape>> chosen_shapes(const Arguments& arguments,
+                                                    const reference::Config& config) {
+  if (!arguments.shapes.empty()) return select_shapes(split_list(arguments.shapes), config);
+  if (arguments.suite != kCells) return select_suite(arguments.suite, config);
+  std::vector<reference::Shape> shapes;
+  for (const Cell& cell : cells()) {
+    for (const Mask mask : {Mask::kNone, Mask::kCausal}) shapes.push_back(shape_of(cell, mask));
+  }
+  std::stable_sort(shapes.begin(), shapes.end(),
+                   [](const reference::Shape& a, const reference::Shape& b) {
+                     return score_count(a) * a.head_dim < score_count(b) * b.head_dim;
+                   });
+  return shapes;
+}
+
 Result<ContestPlan> resolve(const Arguments& arguments) {
   ContestPlan plan;
   auto config = reference::load_config(arguments.config);
   if (!config.ok()) return config.status();
-  auto shapes = arguments.shapes.empty() ? select_suite(arguments.suite, *config)
-                                         : select_shapes(split_list(arguments.shapes), *config);
+  auto shapes = chosen_shapes(arguments, *config);
   if (!shapes.ok()) return shapes.status();
   if (arguments.variants != "auto") {
     auto chosen = select_variants(split_list(arguments.variants), variants());
@@ -62,7 +85,7 @@ Result<ContestPlan> resolve(const Arguments& arguments) {
   plan.shapes = std::move(*shapes);
   plan.seed = plan.config.seeds.front();
   plan.timed_iters = arguments.iters.value_or(plan.config.timing.timed_iters);
-  plan.rounds = arguments.rounds;
+  plan.max_seconds = arguments.seconds;
   return plan;
 }
 
@@ -79,8 +102,8 @@ std::unique_ptr<TorchPeers> start_torch(const Arguments& arguments) {
   return nullptr;
 }
 
-Status write_results(ResultDirectory& directory, const RunInfo& run,
-                     const ContestResults& results) {
+Status write_results(ResultDirectory& directory, const RunInfo& run, const Device& device,
+                     const ContestResults& results, bool automatic) {
   const auto ptxas = load_ptxas_report();
   if (!ptxas.ok()) return ptxas.status();
   const nlohmann::json meta = build_meta(run, *ptxas, variants());
@@ -88,6 +111,9 @@ Status write_results(ResultDirectory& directory, const RunInfo& run,
   const nlohmann::json summary = correctness_summary(run, results.correctness);
   if (Status s = directory.write(kCorrectnessFile, summary); !s.ok()) return s;
   if (Status s = directory.write(kPerfFile, perf_baseline(run, results.perf)); !s.ok()) return s;
+  const nlohmann::json google =
+      benchmark_document(run, device, results.perf, results.correctness, automatic);
+  if (Status s = directory.write(kGoogleFile, google); !s.ok()) return s;
   const std::string tables = contest_tables(results.perf, Method::kEventsWarm) +
                              contest_tables(results.perf, Method::kGraphWarm);
   print_line(tables);
@@ -116,14 +142,18 @@ int run(const CommandLine& line, Arguments arguments) {
     print_line("note: " + missing);
   }
   const auto torch = start_torch(arguments);
-  const auto results =
+  const ContestResults results =
       run_contest(*plan, choice->device, torch.get(), {print_line, print_progress});
-  if (!results.ok()) return refuse(line, results.status().message());
-  if (Status s = write_results(*directory, *info, *results); !s.ok()) {
+  for (const std::string& left_out : results.left_out) print_line("note: " + left_out);
+  if (results.perf.empty() && results.correctness.empty()) {
+    return refuse(line, "nothing was measured; no file is written");
+  }
+  if (Status s = write_results(*directory, *info, choice->device, results, plan->variants.empty());
+      !s.ok()) {
     return refuse(line, s.message());
   }
   print_line("results: " + directory->path());
-  return results->ours_pass ? kExitPass : kExitFail;
+  return results.ours_pass ? kExitPass : kExitFail;
 }
 
 }  // namespace
@@ -136,15 +166,17 @@ int main(int argc, char** argv) {
       "fp8_sdpa_peers");
   Arguments arguments;
   line.add("--shapes", arguments.shapes, "Names or globs of the configuration's shapes");
-  line.add("--suite", arguments.suite, "The shapes of a suite, or all");
+  line.add("--suite", arguments.suite,
+           "The shapes of a suite of the configuration, or all; cells: those of forward/auto");
   line.add("--variants", arguments.variants,
            "Names or globs of ours; auto: the library's choice for each shape");
   line.add("--config", arguments.config, "Configuration file");
   line.add("--iters", arguments.iters,
            "Timed launches, fewer on large shapes; default: the configuration's")
       .between(1, kMost);
-  line.add("--rounds", arguments.rounds, "Turns of this process and of PyTorch's; default: 5")
-      .between(1, kMost);
+  line.add("--seconds", arguments.seconds,
+           "Begin no further shape after so many; 0, the default: measure them all")
+      .between(0.0, kMost);
   line.add("--python", arguments.python, "The interpreter that has PyTorch; none: without it");
   line.add("--torch-script", arguments.script, "benchmarks/peers/torch_sdpa.py");
   line.add("--out", arguments.folder, "Default: results/<YYYYMMDD-HHMMSS>-peers");

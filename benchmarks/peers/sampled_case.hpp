@@ -10,6 +10,7 @@
 #include "reference/case.hpp"
 #include "reference/check.hpp"
 #include "reference/model.hpp"
+#include "reference/sampled.hpp"
 
 namespace fp8_sdpa::bench {
 
@@ -26,14 +27,11 @@ struct SampledCase {
   std::vector<Slice> slices;
 };
 
-/// Scores that the oracle computes of one case: 2^26, all of the largest shape that SPEC names.
-inline constexpr std::int64_t kOracleScores = std::int64_t{1} << 26;
-
 /// Draws the inputs of (shape, seed), and quantises each tensor with one power-of-two scale
 /// (quantise_with_one_scale()). Up to `max_scores` scores the one slice is all of it; beyond, the
 /// first, the middle and the last rows of as many heads, spread evenly, as come to about that many.
 Result<SampledCase> sample_case(const reference::Shape& shape, std::uint64_t seed,
-                                std::int64_t max_scores = kOracleScores);
+                                std::int64_t max_scores = reference::kWholeScores);
 
 /// What an output is rounded to on its way, and at its end.
 struct Formats {

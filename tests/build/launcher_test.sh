@@ -38,6 +38,45 @@ chmod +x "$tools/fp8_sdpa_run"
 expect 7 "<--shapes><two words><--iters><5>" \
   "$sdpa" run --shapes "two words" --no-build --iters 5
 
+# measure, with tools that say what they are given and leave what they would.
+fake() { # NAME FOLDER_BELOW_BENCHMARKS BODY
+  mkdir -p "$tools/$2"
+  printf '#!/bin/sh\n%s\n' "$3" >"$tools/$2/$1"
+  chmod +x "$tools/$2/$1"
+}
+# Leaves a file of the names that the real one has in its folder of results.
+writer='while [ $# -gt 0 ]; do if [ "$1" = --out ]; then out=$2; fi; shift; done; mkdir -p "$out"'
+measured='echo "{\"name\": \"forward/cudnn_fp8/long\"}" >"$out/benchmark.json"'
+expect 2 "got '--fast', expected --out DIR" "$sdpa" measure --fast
+expect 2 "measure: --out needs a value" "$sdpa" measure --out
+expect 2 "fp8_sdpa_ceilings is not there" "$sdpa" measure --no-build --out "$work/measured"
+fake fp8_sdpa_ceilings ceilings "exit 0"
+fake fp8_sdpa_peers peers "exit 0"
+fake fp8_sdpa_compare . 'echo "compare $*" >>"$LOG"; exit 1'
+fake fp8_sdpa_report . 'echo "report $*" >>"$LOG"'
+export LOG=$work/log
+expect 0 "nothing was measured" "$sdpa" measure --no-build --out "$work/measured"
+# One part fails: the others go on, and the worst exit code is the launcher's.
+fake fp8_sdpa_ceilings ceilings "exit 2"
+fake fp8_sdpa_peers peers "$writer; $measured; echo {} >\"\$out/perf_baseline.json\""
+expect 2 "ceilings: exit code 2" "$sdpa" measure --no-build --out "$work/measured"
+logged=$(cat "$LOG")
+for text in "--variant-new auto --variant-old cudnn_fp8 --out $work/measured/COMPARE.md" \
+  "compare --aa $work/measured/ladder" "report $work/measured/ladder $work/measured/hopper "; do
+  if [[ $logged != *"$text"* ]]; then
+    printf 'FAILED: measure called no "%s"; it called\n%s\n' "$text" "$logged"
+    failures=$((failures + 1))
+  fi
+done
+# A slower cell than the peer's is no failure; a false alarm too many is.
+fake fp8_sdpa_ceilings ceilings "exit 0"
+expect 1 "compare: exit code 1" "$sdpa" measure --no-build --out "$work/measured"
+fake fp8_sdpa_compare . 'case $1 in --aa) exit 0 ;; *) exit 1 ;; esac'
+expect 0 "written: $work/measured/COMPARE.md" "$sdpa" measure --no-build --out "$work/measured"
+# One that crashes counts as failed.
+fake fp8_sdpa_report . 'kill -SEGV $$'
+expect 1 "report: exit code 139" "$sdpa" measure --no-build --out "$work/measured"
+
 # A machine without CMake and without headers.
 for tool in bash readlink dirname nproc mkdir id paste cat sed grep tail env; do
   ln -s "$(command -v "$tool")" "$work/bin/$tool"

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <vector>
 
 #include "reference/distributions.hpp"
 #include "reference/families.hpp"
+#include "reference/fp8.hpp"
 #include "reference/inputs.hpp"
 #include "reference/philox.hpp"
 #include "reference/quantise.hpp"
@@ -53,6 +55,26 @@ std::uint64_t pinned_hash(std::string_view family) {
   };
   const auto found = kPinned.find(family);
   return found == kPinned.end() ? 0 : found->second;
+}
+
+/// Large tensors are drawn and quantised by many threads, and are what one would have made.
+TEST(Inputs, LargeOnesBeginAsSmallOnes) {
+  Shape shape = make_shape("normal");
+  shape.batch = shape.heads_q = shape.heads_kv = 1;
+  shape.seq_q = shape.seq_kv = 4096;
+  const auto small = draw_inputs(shape, 3);
+  shape.seq_q = shape.seq_kv = 9001;
+  const auto large = draw_inputs(shape, 3);
+  ASSERT_TRUE(small.ok() && large.ok());
+  EXPECT_TRUE(std::equal(small->q.begin(), small->q.end(), large->q.begin()));
+  std::vector<float> values = large->k;
+  values[5] = values.back() = INFINITY;
+  const QuantisedTensor whole = quantise(values, 1, std::ssize(values), Dtype::kE4M3);
+  EXPECT_EQ(whole.saturated_infinities, 2);
+  ASSERT_EQ(whole.codes.size(), values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(whole.codes[i], encode_fp8(values[i] / whole.descales.front(), Dtype::kE4M3)) << i;
+  }
 }
 
 TEST(Distributions, UniformIsExactAndExcludesItsEnd) {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "benchmarks/cells.hpp"
 #include "benchmarks/peers/judged_run.hpp"
 #include "benchmarks/peers/peer.hpp"
 #include "benchmarks/peers/sampled_case.hpp"
@@ -34,7 +35,7 @@ reference::Tolerances tolerances() {
   return config.ok() ? config->tolerances : reference::Tolerances{};
 }
 
-SampledCase sample(const Shape& shape, std::int64_t max_scores = kOracleScores) {
+SampledCase sample(const Shape& shape, std::int64_t max_scores = reference::kWholeScores) {
   auto sampled = sample_case(shape, 0, max_scores);
   EXPECT_TRUE(sampled.ok());
   return std::move(*sampled);
@@ -124,7 +125,7 @@ TEST(JudgeOutput, PassesRightOutputsOfEveryFormat) {
     Formats formats;
     float scale;
   };
-  for (const std::int64_t max_scores : {kOracleScores, std::int64_t{100'000}}) {
+  for (const std::int64_t max_scores : {reference::kWholeScores, std::int64_t{100'000}}) {
     const SampledCase sampled = sample(shape_of(1, 4, 2, 300, 300, Mask::kNone), max_scores);
     const std::vector<float> right = right_output(sampled);
     for (const Entry& entry : {Entry{{Weights::kHalf, Dtype::kHalf}, 1.0F},
@@ -141,7 +142,7 @@ TEST(JudgeOutput, PassesRightOutputsOfEveryFormat) {
 
 /// What the judge must not let through, whole and sampled.
 TEST(JudgeOutput, RefusesWrongOutputs) {
-  for (const std::int64_t max_scores : {kOracleScores, std::int64_t{100'000}}) {
+  for (const std::int64_t max_scores : {reference::kWholeScores, std::int64_t{100'000}}) {
     const SampledCase sampled = sample(shape_of(1, 4, 2, 300, 300, Mask::kNone), max_scores);
     const std::vector<float> right = right_output(sampled);
     const auto refused = [&](const std::vector<float>& o, const Formats& formats) {
@@ -194,6 +195,33 @@ TEST(RunAndJudge, PassesALibraryVariantOnTheHostExecutor) {
       run_and_judge(*workload, *plan, sampled, formats_of(**variant), 2.0, tolerances());
   ASSERT_TRUE(scaled.ok());
   EXPECT_FALSE(scaled->result.pass);
+}
+
+/// The inputs of the cells, with one scale a tensor: what a contest times of ours has to pass,
+/// whole and by some of its rows.
+TEST(RunAndJudge, PassesTheHopperFamilyOnSmallCells) {
+  constexpr std::int64_t kFew = std::int64_t{1} << 18;
+  int judged = 0;
+  for (const Cell& cell : {Cell{"short", 1, 1, 32, 64}, Cell{"d64", 1, 2, 640, 64},
+                           Cell{"d128", 1, 2, 640, 128}, Cell{"d256", 1, 1, 640, 256}}) {
+    for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
+      const SampledCase sampled = sample(bench::shape_of(cell, mask), kFew);
+      const auto workload = Workload::make(*sampled.whole, host_executor());
+      ASSERT_TRUE(workload.ok());
+      for (const Variant& variant : variants()) {
+        if (variant.name.substr(0, 4) != "sm90") continue;
+        const auto plan = workload->plan_for(variant);
+        if (!plan.ok()) continue;
+        const auto result =
+            run_and_judge(*workload, *plan, sampled, formats_of(variant), 1.0, tolerances());
+        ASSERT_TRUE(result.ok()) << result.status().message();
+        EXPECT_TRUE(result->result.pass) << variant.name << " on " << sampled.whole->shape.name
+                                         << ": " << result->result.failure();
+        ++judged;
+      }
+    }
+  }
+  EXPECT_GE(judged, 16);
 }
 
 /// Without cudnn-frontend, or without a GPU, peers say in one line how to get them.

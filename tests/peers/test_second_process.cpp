@@ -46,6 +46,11 @@ TEST(Coprocess, TellsWhatIsWrongInOneLine) {
         << answer.status().message();
     EXPECT_EQ(answer.status().message().find('\n'), std::string::npos);
   }
+  auto silent = Coprocess::start({"sleep", "1000"});
+  ASSERT_TRUE(silent.ok());
+  const auto none = (*silent)->ask({{"command", "hello"}}, /*timeout_seconds=*/1);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.status().message(), "the second process has not answered for 1 s and was ended");
   const auto gone = Coprocess::start({"no_such_program_of_ours"});
   ASSERT_FALSE(gone.ok());
   EXPECT_NE(gone.status().message().find("not on PATH"), std::string::npos);
@@ -131,27 +136,6 @@ TEST_F(TorchProcess, ScriptSaysWhatItLacks) {
   EXPECT_FALSE(std::getline(lines, line)) << line;
 }
 
-/// The peers' configuration differs from the main one by its shapes alone.
-TEST(Contest, ConfigurationHasTheMainOnesTolerances) {
-  const auto main = reference::load_config(FP8_SDPA_SOURCE_DIR "/config_forward.json");
-  const auto peers =
-      reference::load_config(FP8_SDPA_SOURCE_DIR "/benchmarks/peers/config_peers.json");
-  ASSERT_TRUE(main.ok() && peers.ok()) << peers.status().message();
-  for (double reference::Tolerances::*field :
-       {&reference::Tolerances::max_abs_err, &reference::Tolerances::mean_abs_err,
-        &reference::Tolerances::pct_bad, &reference::Tolerances::bad_threshold,
-        &reference::Tolerances::rel_l2_quantised, &reference::Tolerances::abs_kernel,
-        &reference::Tolerances::rel_l2_kernel, &reference::Tolerances::rel_l2_kernel_fp8_p}) {
-    EXPECT_EQ(peers->tolerances.*field, main->tolerances.*field);
-  }
-  EXPECT_EQ(peers->timing.warmup_iters, main->timing.warmup_iters);
-  EXPECT_EQ(peers->timing.timed_iters, main->timing.timed_iters);
-  for (const reference::Shape& shape : main->shapes) {
-    ASSERT_NE(peers->find_shape(shape.name), nullptr) << shape.name;
-    EXPECT_EQ(peers->find_shape(shape.name)->seq_q, shape.seq_q);
-  }
-}
-
 TEST(Contest, TimesLargeShapesLessOften) {
   reference::Shape shape;
   shape.batch = 1;
@@ -162,6 +146,9 @@ TEST(Contest, TimesLargeShapesLessOften) {
   shape.seq_q = shape.seq_kv = 65536;
   EXPECT_EQ(launches_for(shape, 500), 20);
   EXPECT_EQ(launches_for(shape, 5), 5);
+  EXPECT_EQ(graph_samples_for(500), 100);
+  EXPECT_EQ(graph_samples_for(40), 10);
+  EXPECT_EQ(graph_samples_for(5), 5);
 }
 
 TEST(Contest, TablesCompareThePeerWithOurFastest) {

@@ -44,6 +44,17 @@ TEST_F(Aa, RecordedTimesRaiseFewFalseAlarms) {
   }
 }
 
+TEST_F(Aa, LeavesARecord) {
+  const Ran ran = aa({"--aa", recorded_run(), "--aa-record", at("aa.json")});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  const json record = read_json_file(at("aa.json"));
+  EXPECT_EQ(record.at("comparisons"), 100);
+  EXPECT_EQ(record.at("cases"), 55);
+  EXPECT_LE(record.at("false_alarm_rate").get<double>(), kMaxFalseAlarms);
+  EXPECT_EQ(record.at("pass"), true);
+  EXPECT_FALSE(record.at("device").get<std::string>().empty());
+}
+
 TEST_F(Aa, TheSeedMakesTheCuts) {
   const std::string file = recorded_run();
   const Ran one = aa({"--aa", file, "--aa-seed", "5", "--min-effect", "0"});

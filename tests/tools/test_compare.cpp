@@ -145,6 +145,31 @@ TEST_F(Compare, RefusesOtherShapes) {
                      old_file);
 }
 
+TEST_F(Compare, SeveralVariantsAgainstOneOnTheShapesThatBothHave) {
+  const std::string file = make_run("run",
+                                    {{"slow", "mission", 40},
+                                     {"slow", "long", 80},
+                                     {"other", "mission", 30},
+                                     {"fast", "mission", 20},
+                                     {"fast", "long", 40}},
+                                    /*interleaved=*/true);
+  expect_refused({file, file, "--variant-old", "slow,other", "--variant-new", "fast"},
+                 file +
+                     ": shape long is missing for other by events_l2_warm, expected it beside "
+                     "mission");
+  const Ran ran = compare_files(
+      {file, file, "--variant-old", "slow,other", "--variant-new", "fast", "--common"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  const std::string text = read(at("COMPARE.md"));
+  EXPECT_NE(text.find("## slow -> fast"), std::string::npos);
+  EXPECT_NE(text.find("## other -> fast"), std::string::npos);
+  EXPECT_NE(text.find("Left out, because one of the two lacks them: long."), std::string::npos);
+  EXPECT_EQ(
+      compare_files({file, file, "--variant-old", "slow,fast", "--variant-new", "fast"}).exit_code,
+      2)
+      << "a variant was compared with itself";
+}
+
 TEST_F(Compare, RefusesAMissingVariant) {
   expect_refused({old_file, new_file, "--variant-old", "stage_c", "--variant-new", "sm90"},
                  new_file + ": no variant sm90, expected one of stage_c");

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/google_benchmark.hpp"
+#include "benchmarks/perf_file.hpp"
 #include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
@@ -73,6 +75,72 @@ TEST_F(GoogleBenchmarkFile, SaysWhetherRepetitionsTookTurns) {
   EXPECT_EQ(made()["context"]["random_interleaving"], "false");
   EXPECT_EQ(made("--benchmark_enable_random_interleaving=true")["context"]["random_interleaving"],
             "true");
+}
+
+class ContestFile : public ToolTest {
+ protected:
+  static PerfRecord record(const char* variant, Method method, double us) {
+    return {made_shape("d64_4k"),      0, variant, method, 100, std::vector<double>(40, us), true,
+            split_into_repetitions(40)};
+  }
+  static CorrectnessRecord verdict(const char* variant, bool pass) {
+    CorrectnessRecord made{made_shape("d64_4k"), Dtype::kE4M3, {}};
+    made.result.variant = variant;
+    reference::GateResult gate;
+    gate.name = "rel_l2";
+    gate.pass = pass;
+    gate.detail = "too far off";
+    made.result.gates = {gate};
+    made.result.pass = pass;
+    return made;
+  }
+  /// Ours, chosen by the library, and a peer that failed its gates.
+  std::string written() const {
+    const std::vector<PerfRecord> records = {record("sm90_turns", Method::kEventsWarm, 20),
+                                             record("sm90_turns", Method::kGraphWarm, 16),
+                                             record("peer/cudnn_fp8", Method::kEventsWarm, 25)};
+    const std::vector<CorrectnessRecord> judged = {verdict("sm90_turns", true),
+                                                   verdict("peer/cudnn_fp8", false)};
+    Device device;
+    device.backend = Backend::kDevice;
+    device.name = "NVIDIA H200";
+    write(at("benchmark.json"),
+          benchmark_document(made_run(), device, records, judged, /*automatic=*/true).dump());
+    return at("benchmark.json");
+  }
+};
+
+TEST_F(ContestFile, HasPeersUnderTheNamesOfOurCells) {
+  const json file = read_json_file(written());
+  std::set<std::string> names;
+  for (const json& entry : file.at("benchmarks")) {
+    names.insert(entry.at("name").get<std::string>());
+    for (const char* key : {"real_time", "cpu_time", "p50_us", "tflops"}) {
+      EXPECT_TRUE(entry.value(key, json()).is_number()) << key << " of " << entry;
+    }
+    EXPECT_EQ(entry.at("time_unit"), "us");
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"forward/auto/d64_4k", "forward/auto/d64_4k/graph",
+                                          "forward/cudnn_fp8/d64_4k"}));
+  const json& ours = file.at("/benchmarks/0"_json_pointer);
+  EXPECT_EQ(ours.at("label"), "sm90_turns");
+  EXPECT_EQ(ours.at("graph_us"), 16.0);
+  const std::string failed = file.at("benchmarks").back().at("label");
+  EXPECT_EQ(failed.rfind("gates failed: ", 0), 0U) << failed;
+}
+
+TEST_F(ContestFile, IsComparedWithThePeer) {
+  const auto file = read_perf_file(written());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const PerfSeries* ours = file->find("auto", "d64_4k", "events_l2_warm");
+  ASSERT_NE(ours, nullptr);
+  EXPECT_EQ(ours->repetitions.size(), 20U);
+  EXPECT_TRUE(ours->interleaved);
+  const Ran ran = run(FP8_SDPA_COMPARE_BINARY,
+                      {at("benchmark.json"), at("benchmark.json"), "--variant-old", "cudnn_fp8",
+                       "--variant-new", "auto", "--out", at("COMPARE.md")});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_NE(read(at("COMPARE.md")).find("| d64_4k | p50 | 1.250x |"), std::string::npos) << ran.out;
 }
 
 }  // namespace

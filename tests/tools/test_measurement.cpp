@@ -156,6 +156,24 @@ TEST(Measurement, WarmsUpWhereAsked) {
   EXPECT_EQ(in_turns.launches[0], 5 + 2 + 80 + 19);
 }
 
+TEST(Measurement, OthersTakeTheirTurnAfterEachRepetition) {
+  PlayedMachine machine(2);
+  machine.clocks.sm_clock_mhz = 1700;
+  std::vector<int> turns;
+  machine.bench.after_repetition = [&](const Repetition& taken) {
+    turns.push_back(taken.first_sample);
+    EXPECT_EQ(taken.samples, 2);
+    EXPECT_EQ(taken.clocks.sm_clock_mhz, 1700);
+    // Both sides of the turn: ours have just been sampled, as often as each other.
+    EXPECT_EQ(machine.samples, 2 + 2 * (taken.first_sample + taken.samples));
+  };
+  static_cast<void>(
+      measure(machine.bench, {.warmup_iters = 5, .min_samples = 40, .max_samples = 40}));
+  ASSERT_EQ(turns.size(), 20U);
+  EXPECT_EQ(turns.front(), 0);
+  EXPECT_EQ(turns.back(), 38);
+}
+
 TEST(Repetitions, AreStretchesOfNearlyEqualLength) {
   const auto even = split_into_repetitions(500);
   EXPECT_EQ(even.size(), 20U);
