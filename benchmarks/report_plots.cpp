@@ -57,24 +57,34 @@ std::string shown_name(const ReportCell& cell) {
 
 // --- TFLOP/s over S ------------------------------------------------------------------------------
 
-/// Lines of one head dim and mask: a family's fastest variant at each length, each peer.
+/// Lines of one head dim and mask: a family's fastest variant at each length, each peer. A peer
+/// whose output failed its gates is shown, and says so.
 json series_of(const ReportRun& run, int head_dim, Mask mask) {
-  std::map<std::string, std::map<std::int64_t, double>> lines;
-  std::map<std::string, std::string> families;
+  struct Line {
+    std::string family;
+    bool green = true;
+    std::map<std::int64_t, double> points;
+  };
+  std::map<std::string, Line> lines;
   for (const ReportCell& cell : run.cells) {
+    const bool green = run.is_green(cell);
     if (cell.method != name_of(kEvents) || cell.shape.head_dim != head_dim ||
-        cell.shape.mask != mask || !run.is_green(cell)) {
+        cell.shape.mask != mask || (!green && !is_peer(cell.variant))) {
       continue;
     }
-    double& best = lines[shown_name(cell)][cell.shape.seq_kv];
+    Line& line = lines[shown_name(cell)];
+    line.family = family_of(cell.variant);
+    line.green = line.green && green;
+    double& best = line.points[cell.shape.seq_kv];
     best = std::max(best, cell.tflops);
-    families[shown_name(cell)] = family_of(cell.variant);
   }
   json series = json::array();
-  for (const auto& [name, points] : lines) {
+  for (const auto& [name, line] : lines) {
     json list = json::array();
-    for (const auto& [length, tflops] : points) list.push_back({length, tflops});
-    series.push_back({{"name", name}, {"family", families[name]}, {"points", std::move(list)}});
+    for (const auto& [length, tflops] : line.points) list.push_back({length, tflops});
+    series.push_back({{"name", name + (line.green ? "" : ", gates failed")},
+                      {"family", line.family},
+                      {"points", std::move(list)}});
   }
   return series;
 }

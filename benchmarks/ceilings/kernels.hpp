@@ -30,8 +30,8 @@ constexpr double instruction_count(const Saturation& size) {
   return static_cast<double>(size.blocks) * kSaturationThreads * size.iterations * kChains;
 }
 
-/// Launches it. `cycles` (device memory, one value) receives those of block 0; `sink` (device
-/// memory, one value) is where results would go.
+/// Launches it. `cycles` (device memory, one value) becomes at least those of the warp that took
+/// longest; `sink` (device memory, one value) is where results would go.
 Status launch_saturation(Instruction instruction, const Saturation& size, long long* cycles,
                          float* sink, CUstream_st* stream);
 

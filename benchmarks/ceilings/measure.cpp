@@ -53,6 +53,8 @@ Status measure_instructions(const Device& device, int samples, Ceilings& ceiling
     Ceiling ceiling{entry.name, entry.what,
                     entry.unit, instruction_count(size) * entry.per_instruction,
                     {},         std::nullopt};
+    long long count = 0;
+    if (Status s = (*cycles)->upload(&count); !s.ok()) return s;
     auto times = time_work(
         [&](CUstream_st* stream) {
           return launch_saturation(entry.instruction, size,
@@ -61,7 +63,6 @@ Status measure_instructions(const Device& device, int samples, Ceilings& ceiling
         },
         samples);
     if (times.ok()) {
-      long long count = 0;
       if (Status s = (*cycles)->download(&count); !s.ok()) return s;
       ceiling.cycles = static_cast<double>(count);
     }

@@ -267,9 +267,10 @@ TEST(PlotPlan, ChoosesWhatIsDrawn) {
   const json& tflops = input_of(plan, "tflops");
   EXPECT_EQ(tflops.at("file"), "tflops__run___more_d64.svg");
   EXPECT_EQ(tflops.at("ceiling"), 200.0);
-  // A family by its fastest variant at each length; no line of a peer that failed its gates.
+  // A family by its fastest variant at each length; a peer that failed its gates says so.
   EXPECT_EQ(tflops.at("series"), json::parse(R"json([
     {"name": "peer/<x>", "family": "peer", "points": [[512, 110.0], [2048, 111.0]]},
+    {"name": "peer/wrong, gates failed", "family": "peer", "points": [[512, 112.0], [2048, 113.0]]},
     {"name": "sm90", "family": "sm90", "points": [[512, 108.0], [2048, 109.0]]},
     {"name": "stage_c", "family": "stage_c", "points": [[512, 104.0], [2048, 105.0]]}])json"));
   EXPECT_EQ(input_of(plan, "ladder").at("bars"), json::parse(R"json([
