@@ -116,6 +116,7 @@ TEST(Gates, AbsoluteErrorIsNotAskedOfFp8WeightsThatFewKeysShare) {
 // more than 2^-12 |q| |k| where one key has a row's weight, and by less than the gate allows. Keys
 // left out are seen all the same.
 TEST(Gates, LseOfFp8TensorCoresIsAllowedWhatTheyCut) {
+  constexpr double kSumError = 0x1p-4;
   double largest = 0.0;
   for (const char* family : {"needle", "sink", "peaked", "outliers"}) {
     for (const int head_dim : {64, 128, 256}) {
@@ -132,7 +133,8 @@ TEST(Gates, LseOfFp8TensorCoresIsAllowedWhatTheyCut) {
         const Metrics lse = compare_lse(model.attention.lse, data->reference_kernel.lse, shape);
         const GateResult gate = judge_lse(lse, shape, context);
         EXPECT_TRUE(gate.pass) << gate.detail;
-        EXPECT_LT(gate.value, gate.threshold / 2);
+        // The model sums weights before it rounds them: what is allowed for scores alone covers it.
+        EXPECT_LT(gate.value, gate.threshold - kSumError);
         largest = std::max(largest, lse.max_abs_err / data->score_bound);
         std::vector<float> fewer = data->reference_kernel.lse;
         fewer.front() -= std::log(2.0F) + static_cast<float>(gate.threshold);

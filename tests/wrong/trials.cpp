@@ -10,6 +10,7 @@
 #include "reference/gates.hpp"
 #include "reference/half.hpp"
 #include "reference/inputs.hpp"
+#include "tests/host/tolerances.hpp"
 
 namespace fp8_sdpa::wrong {
 namespace {
@@ -17,17 +18,8 @@ namespace {
 using reference::CaseData;
 using reference::CheckOptions;
 using reference::GateResult;
+using reference::kTolerances;
 using reference::Shape;
-
-/// SPEC section 3.
-constexpr reference::Tolerances kTolerances{.max_abs_err = 0.06,
-                                            .mean_abs_err = 0.02,
-                                            .pct_bad = 1.0,
-                                            .bad_threshold = 0.06,
-                                            .rel_l2_quantised = 0.06,
-                                            .abs_kernel = 0.01,
-                                            .rel_l2_kernel = 0.005,
-                                            .rel_l2_kernel_fp8_p = 0.04};
 
 constexpr int kHeadDim = 64;
 constexpr std::uint8_t kNanCode = 0x7F;
