@@ -160,8 +160,10 @@ void time_host_executor(benchmark::State& state, Suite& suite, const Variant& va
                         const Shape& shape) {
   const auto launch = suite.cases.launch(variant, shape);
   if (!launch.ok()) return skip(state, suite, launch.status());
+  const auto workspace = reference::Workspace::make(launch->plan);
+  if (!workspace.ok()) return skip(state, suite, workspace.status());
   for (auto _ : state) {
-    if (Status s = forward(launch->plan, nullptr, nullptr); !s.ok()) {
+    if (Status s = forward(launch->plan, workspace->data(), nullptr); !s.ok()) {
       skip(state, suite, s);
       break;
     }

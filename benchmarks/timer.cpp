@@ -28,6 +28,7 @@ struct LaunchTimer::Impl {
   Method method = Method::kEventsWarm;
   std::unique_ptr<reference::Buffer>
       flush;  // before the stream, so that it outlives what the stream does with it
+  reference::Workspace workspace;  // likewise
   Stream stream;
   Event start;
   Event stop;
@@ -39,6 +40,9 @@ struct LaunchTimer::Impl {
     stream.reset(raw);
     if (Status status = make_event(start); !status.ok()) return status;
     if (Status status = make_event(stop); !status.ok()) return status;
+    auto space = reference::Workspace::make(plan);
+    if (!space.ok()) return space.status();
+    workspace = std::move(*space);
     if (method == Method::kEventsCold) return allocate_flush_buffer();
     if (method == Method::kGraphWarm) return capture();
     return {};
@@ -58,13 +62,13 @@ struct LaunchTimer::Impl {
 
   Status capture() {
     // The first launch of a kernel sets its attributes and loads its module: not while capturing.
-    if (Status status = forward(plan, nullptr, stream.get()); !status.ok()) return status;
+    if (Status status = forward(plan, workspace.data(), stream.get()); !status.ok()) return status;
     FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream.get()));
     FP8_SDPA_RETURN_IF_CUDA_ERROR(
         cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
     Status launched;
     for (int i = 0; i < kGraphLaunches && launched.ok(); ++i) {
-      launched = forward(plan, nullptr, stream.get());
+      launched = forward(plan, workspace.data(), stream.get());
     }
     // Capturing ends whatever happened, so that the stream stays usable; the launch's error is the
     // one to tell.
@@ -80,7 +84,7 @@ struct LaunchTimer::Impl {
   }
 
   Status launch() {
-    if (graph == nullptr) return forward(plan, nullptr, stream.get());
+    if (graph == nullptr) return forward(plan, workspace.data(), stream.get());
     return FP8_SDPA_CUDA_STATUS(cudaGraphLaunch(graph.get(), stream.get()));
   }
 
@@ -91,7 +95,7 @@ Result<LaunchTimer> LaunchTimer::make(const Plan& plan, Method method) {
   if (plan.device().backend != Backend::kDevice) {
     return unsupported("the host executor has no CUDA events: its time says nothing of a GPU");
   }
-  auto impl = std::make_unique<Impl>(Impl{plan, method, {}, {}, {}, {}, {}});
+  auto impl = std::make_unique<Impl>(Impl{plan, method, {}, {}, {}, {}, {}, {}});
   if (Status status = impl->set_up(); !status.ok()) return status;
   return LaunchTimer(std::move(impl));
 }

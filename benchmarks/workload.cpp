@@ -69,7 +69,9 @@ Result<Workload> Workload::make(const reference::CaseData& data, const Device& d
 
 Result<std::vector<std::uint16_t>> Workload::run(const Plan& plan) const {
   if (Status status = output_->poison(); !status.ok()) return status;
-  if (Status status = forward(plan, nullptr, nullptr); !status.ok()) return status;
+  const auto workspace = reference::Workspace::make(plan);
+  if (!workspace.ok()) return workspace.status();
+  if (Status status = forward(plan, workspace->data(), nullptr); !status.ok()) return status;
   return output();
 }
 

@@ -1,5 +1,7 @@
 #include "fp8_sdpa/forward.hpp"
 
+#include <string>
+
 #include "choose.hpp"
 #include "variant_impl.hpp"
 
@@ -12,7 +14,8 @@ const detail::Functions& functions_of(const Variant& variant, const Device& devi
 
 }  // namespace
 
-Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant) {
+Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant,
+                  const PlanOptions& options) {
   if (variant == nullptr) {
     const Result<const Variant*> chosen = detail::choose(problem, device, toggles_chosen());
     if (!chosen.ok()) return chosen.status();
@@ -25,22 +28,29 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
   result.device_ = device;
   result.variant_ = variant;
   if (const detail::Prepare prepare = functions_of(*variant, device).prepare; prepare != nullptr) {
-    if (Status s = prepare(problem, device, result.state_); !s.ok()) return s;
+    if (Status s = prepare(problem, device, options, result.state_); !s.ok()) return s;
   }
   return result;
 }
 
-Status forward(const Plan& plan, void* /*workspace*/, CUstream_st* stream) {
+Status forward(const Plan& plan, void* workspace, CUstream_st* stream) {
+  if (workspace == nullptr && plan.workspace_bytes() > 0) {
+    return invalid_argument("workspace is null; " + std::string(plan.variant().name) + " needs " +
+                            std::to_string(plan.workspace_bytes()) +
+                            " bytes for this problem (Plan::workspace_bytes)");
+  }
   const gpu::Queue queue{stream, &plan.device().executor};
   const detail::Functions& functions = functions_of(plan.variant(), plan.device());
-  if (functions.launch_prepared != nullptr) return functions.launch_prepared(plan.state(), queue);
+  if (functions.launch_prepared != nullptr) {
+    return functions.launch_prepared(plan.state(), workspace, queue);
+  }
   return functions.launch(plan.problem(), queue);
 }
 
 Status forward(const Problem& problem, CUstream_st* stream) {
   const Result<Device> device = current_device();
   if (!device.ok()) return device.status();
-  const Result<Plan> made = plan(problem, *device);
+  const Result<Plan> made = plan(problem, *device, nullptr, {.batch_invariant = true});
   if (!made.ok()) return made.status();
   return forward(*made, nullptr, stream);
 }

@@ -9,8 +9,9 @@
 namespace fp8_sdpa::detail {
 
 using Launch = Status (*)(const Problem&, const gpu::Queue&);
-using Prepare = Status (*)(const Problem&, const Device&, PlanState&);
-using LaunchPrepared = Status (*)(const PlanState&, const gpu::Queue&);
+using Prepare = Status (*)(const Problem&, const Device&, const PlanOptions&, PlanState&);
+/// `workspace` has PlanState::workspace_bytes.
+using LaunchPrepared = Status (*)(const PlanState&, void* workspace, const gpu::Queue&);
 
 /// Of one backend: either `launch`, or the pair that does once per plan what need not be done per
 /// launch. All null where this build lacks the backend.

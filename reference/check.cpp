@@ -83,7 +83,7 @@ Result<CaseResult> check(const Variant& variant, const CaseData& data, const Dev
   const CheckOptions options = what_it_gives(variant, data.shape, data.dtype, device, asked);
   auto harness = Harness::make(data, device, options);
   if (!harness.ok()) return harness.status();
-  const Result<Plan> planned = plan((*harness)->problem(), device, &variant);
+  const Result<Plan> planned = plan((*harness)->problem(), device, &variant, options.plan);
   if (!planned.ok()) return planned.status();
   const Result<RunOutput> output = (*harness)->run(*planned);
   if (!output.ok()) return output.status();

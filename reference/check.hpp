@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/forward.hpp"
 #include "fp8_sdpa/variant.hpp"
 #include "reference/case.hpp"
 #include "reference/config.hpp"
@@ -23,6 +24,7 @@ struct CheckOptions {
   bool budgets_only = false;    ///< leave out the tolerances that SPEC states for its named shapes
   bool lse = true;              ///< also ask for, and judge, the log-sum-exp
   bool rerun = true;            ///< run twice and ask for equal bits
+  PlanOptions plan;
 };
 
 struct CaseResult {

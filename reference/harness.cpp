@@ -225,7 +225,7 @@ Result<RunOutput> run_variant(const Variant& variant, const CaseData& data, cons
   auto harness =
       Harness::make(data, device, what_it_gives(variant, data.shape, data.dtype, device, options));
   if (!harness.ok()) return harness.status();
-  const Result<Plan> planned = plan((*harness)->problem(), device, &variant);
+  const Result<Plan> planned = plan((*harness)->problem(), device, &variant, options.plan);
   if (!planned.ok()) return planned.status();
   Result<RunOutput> output = (*harness)->run(*planned);
   if (!output.ok()) return output;

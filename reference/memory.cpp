@@ -177,6 +177,16 @@ Result<std::unique_ptr<Buffer>> allocate(const Device& device, std::size_t size,
   }
 }
 
+Result<Workspace> Workspace::make(const Plan& plan) {
+  Workspace made;
+  if (plan.workspace_bytes() == 0) return made;
+  auto buffer = allocate(plan.device(), plan.workspace_bytes(), "the workspace");
+  if (!buffer.ok()) return buffer.status();
+  if (Status status = (*buffer)->poison(); !status.ok()) return status;
+  made.buffer_ = std::move(*buffer);
+  return made;
+}
+
 Status synchronise([[maybe_unused]] const Device& device) {
 #if FP8_SDPA_HAS_DEVICE
   if (device.backend == Backend::kDevice) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/forward.hpp"
 #include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::reference {
@@ -60,6 +61,17 @@ inline constexpr std::size_t kGuardBytes = 4096;
 /// Allocates `size` > 0 bytes where `device` runs its kernels. `name` is used in messages.
 /// kOutOfMemory, with name and size, if there is not enough.
 Result<std::unique_ptr<Buffer>> allocate(const Device& device, std::size_t size, std::string name);
+
+/// The workspace of launches of `plan`, filled with 0xFF bytes; its data() is null where the plan
+/// needs none.
+class Workspace {
+ public:
+  static Result<Workspace> make(const Plan& plan);
+  void* data() const { return buffer_ != nullptr ? buffer_->data() : nullptr; }
+
+ private:
+  std::unique_ptr<Buffer> buffer_;
+};
 
 /// Waits for everything on the device and reports what went wrong there. Nothing to do on the host.
 Status synchronise(const Device& device);

@@ -68,7 +68,8 @@ Status supports_bf16(const Problem& problem, const Device& device) {
 }
 
 template <bool kAsBf16>
-Status prepare(const Problem& problem, const Device& device, detail::PlanState& state) {
+Status prepare(const Problem& problem, const Device& device, const PlanOptions& /*options*/,
+               detail::PlanState& state) {
   auto graph = CudnnGraph::make(problem, device, kAsBf16);
   if (!graph.ok()) return graph.status();
   graphs().push_back(std::move(*graph));
@@ -76,7 +77,7 @@ Status prepare(const Problem& problem, const Device& device, detail::PlanState& 
   return {};
 }
 
-Status launch(const detail::PlanState& state, const gpu::Queue& queue) {
+Status launch(const detail::PlanState& state, void* /*workspace*/, const gpu::Queue& queue) {
   return detail::get<CudnnGraph*>(state)->launch(queue.stream);
 }
 

@@ -15,11 +15,14 @@
 #define GPU_BACKEND on_device
 /// Marks a function that a kernel calls.
 #define GPU_FN __device__ __forceinline__
+/// Marks a function that both kernels and host code call.
+#define GPU_SHARED_FN __host__ __device__ __forceinline__
 #else
 #include <source_location>
 #define GPU_ON_DEVICE 0
 #define GPU_BACKEND on_host
 #define GPU_FN inline
+#define GPU_SHARED_FN inline
 #endif
 
 namespace gpu {

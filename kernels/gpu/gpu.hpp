@@ -2,6 +2,7 @@
 // instruction; each has a body for the device and one for the host executor (see README.md).
 #pragma once
 
+#include "gpu/atomic.hpp"    // IWYU pragma: export
 #include "gpu/backend.hpp"   // IWYU pragma: export
 #include "gpu/barrier.hpp"   // IWYU pragma: export
 #include "gpu/clock.hpp"     // IWYU pragma: export

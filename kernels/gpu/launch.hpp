@@ -12,6 +12,8 @@
 
 #include <vector_types.h>
 
+#include <cstddef>
+#include <cstring>
 #include <type_traits>
 
 #include "fp8_sdpa/device.hpp"
@@ -134,6 +136,17 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
   return host::run_grid(request,
                         queue.executor != nullptr ? *queue.executor : fp8_sdpa::ExecutorOptions{});
 #endif
+}
+
+/// Zeroes memory before what is launched next on the queue; may be captured in a CUDA graph.
+inline fp8_sdpa::Status fill_zero(void* memory, std::size_t bytes,
+                                  [[maybe_unused]] const Queue& queue) {
+#if GPU_ON_DEVICE
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(memory, 0, bytes, queue.stream));
+#else
+  std::memset(memory, 0, bytes);
+#endif
+  return {};
 }
 
 }  // namespace GPU_BACKEND

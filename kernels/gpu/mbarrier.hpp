@@ -67,6 +67,19 @@ GPU_FN void mbarrier_arrive(MBarrier& barrier, [[maybe_unused]] Loc loc = GPU_LO
 #endif
 }
 
+/// The same under a predicate: no branch, so that the compiler may mix what comes before and after.
+GPU_FN void mbarrier_arrive_if(bool counts, MBarrier& barrier, [[maybe_unused]] Loc loc = GPU_LOC) {
+#if GPU_ON_DEVICE
+  asm volatile(
+      "{\n.reg .b64 state;\n.reg .pred counts;\nsetp.ne.s32 counts, %1, 0;\n"
+      "@counts mbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(shared_address(&barrier)),
+      "r"(static_cast<int>(counts))
+      : "memory");
+#else
+  if (counts) host::mbarrier_arrive(barrier, loc);
+#endif
+}
+
 /// mbarrier.arrive.expect_tx.shared::cta.b64 (PTX ISA, "mbarrier.arrive"; sm_90): has this phase
 /// wait for `bytes` more, up to 2^20 - 1, then counts this thread.
 GPU_FN void mbarrier_arrive_expect_tx(MBarrier& barrier, int bytes,

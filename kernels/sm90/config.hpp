@@ -29,8 +29,11 @@ struct Config {
   /// Row groups take turns at exponentials: one warp a scheduler keeps the MUFU busy, and those
   /// without a turn multiply meanwhile.
   bool exp_turns = false;
-  /// Exponentials of a lane that a warp issues after it has passed its turn on: a multiple of 8.
-  int turn_tail = 8;
+  /// Exponentials of a lane whose sum a warp knows before it passes its turn on. By then it has
+  /// issued some 8 more: the next warp waits until two are at it.
+  int in_turn = 24;
+  /// A loop of its own for masked tiles, where registers allow it.
+  bool masks_apart = false;
   bool integer_max = false;  ///< maxima of scores as integers, three at a time
   /// Row sums of P from the tensor cores: V has a column of ones. They are of rounded weights, as
   /// O is: good for O, but an LSE from a few weights would be off by up to 2^-4. A tile's sum is
@@ -99,7 +102,12 @@ struct sm90_serial_ones {
   static constexpr const char* kName = "sm90_serial_ones";
   static constexpr bool serves(int head_dim) { return head_dim == 64; }
   static constexpr Config config(int /*head_dim*/) {
-    return {.row_groups = 4, .tile_n = 96, .stages = 8, .integer_max = true, .ones_column = true};
+    return {.row_groups = 4,
+            .tile_n = 96,
+            .stages = 8,
+            .masks_apart = true,
+            .integer_max = true,
+            .ones_column = true};
   }
 };
 
@@ -117,14 +125,14 @@ struct sm90_turns {
               .stages = 2,
               .pv_columns = 128,
               .exp_turns = true,
-              .turn_tail = 48,
+              .in_turn = 10,
               .integer_max = true};
     }
     return {.row_groups = 3,
             .tile_n = 128,
             .stages = 2,
             .exp_turns = true,
-            .turn_tail = 40,
+            .in_turn = 20,
             .integer_max = true};
   }
 };

@@ -17,32 +17,35 @@
 
 namespace fp8_sdpa::sm90 {
 
+/// Whether scores of a tile are masked.
+enum class Masks : std::uint8_t { kNone, kSome, kMaybe };
+
 template <class T>
 struct Consumer {
   static constexpr Config kConfig = T::kConfig;
   /// Accumulators of one P V multiply.
   static constexpr int kFresh = (T::kPvColumns + T::kExtraRows) / 2;
-  static constexpr int kInTurn = T::kScoreRegisters - kConfig.turn_tail;
+  static constexpr int kInTurn = kConfig.in_turn;
   /// K of the next tile is waited for while P V of this one runs, where registers allow it.
   static constexpr bool kWaitAhead = kConfig.exp_turns || kConfig.ones_column;
+  /// In place of `unmasked`: scales are negative, so scores change their sign, and every tile takes
+  /// the way of masked ones.
+  static constexpr int kNegated = -1;
   using Scores = float[T::kScoreRegisters];
   using Weights = std::uint32_t[T::kTileN / kDepth][4];
   using Outputs = float[T::kOutputRegisters];
   using Fresh = float[kFresh];
-  /// In place of `unmasked`: scales are negative, so scores change their sign, and every tile takes
-  /// the way of masked ones.
-  static constexpr int kNegated = -1;
 
   const Params& p;
   Shared<T>& sm;
   int row_group, key_group;
-  int warp;  ///< of the warpgroup
+  int warp;      ///< of the warpgroup
+  int step = 0;  ///< of the block's work
   Operands<T> operands;
   int query_slot = 0;
   unsigned position = 0;  ///< in the rings of K and V: of the tile whose scores are next
-  int tile = 0;           ///< that tile, in its sequence; negative: none is left
+  int tile = 0;           ///< that tile, in its piece; negative: none is left
   int unmasked = 0;       ///< tiles below this are seen whole by all of its rows; or kNegated
-  int first_row = 0;
   Rows rows;
 
   GPU_FN Consumer(const Params& params, Shared<T>& shared, int group)
@@ -54,18 +57,23 @@ struct Consumer {
         operands(shared, row_group) {}
 
   /// O, m and l of this warpgroup's rows over its tiles; `tiles_before` are those of earlier items.
-  GPU_FN void run(const Work& work, unsigned tiles_before, Outputs& o) {
+  /// Returns the tiles up to the next one.
+  GPU_FN unsigned run(const Work& work, unsigned tiles_before, Outputs& o) {
     begin(work, tiles_before);
 #pragma unroll
     for (int i = 0; i < T::kOutputRegisters; ++i) o[i] = 0.0F;
-    if (tile < 0) return;
-    if constexpr (kConfig.two_terms) {
-      one_tile(o);
-    } else if constexpr (kConfig.pipeline == Pipeline::kSerial) {
-      serial(o);
-    } else {
-      overlap(o);
+    if (tile >= 0) {
+      if constexpr (kConfig.two_terms) {
+        one_tile(o);
+      } else if constexpr (kConfig.pipeline == Pipeline::kSerial) {
+        serial(o);
+      } else {
+        overlap(o);
+      }
     }
+    // One that shares its keys with nobody has come past all of them.
+    if constexpr (T::kKeyGroups == 1) return position;
+    return tiles_before + static_cast<unsigned>(work.tiles);
   }
 
  private:
@@ -92,18 +100,21 @@ struct Consumer {
 
   /// The place of this warpgroup in the item; tiles that none of its rows sees are passed over.
   GPU_FN void begin(const Work& work, unsigned tiles_before) {
-    first_row = work.first_row + row_group * kWarpgroupRows;
+    const int first_row = work.first_row + row_group * kWarpgroupRows;
+    const int first_key = work.first_tile * T::kTileN;
     const int last = first_row + kWarpgroupRows - 1;
-    const int seen = first_row < p.seq_q ? key_limit(p, last < p.seq_q ? last : p.seq_q - 1) : 0;
-    unmasked = key_limit(p, first_row) / T::kTileN;
+    const int end =
+        first_row < p.seq_q ? key_limit(p, last < p.seq_q ? last : p.seq_q - 1) - first_key : 0;
+    const int common = key_limit(p, first_row) - first_key;
+    unmasked = common < 0 ? 0 : common / T::kTileN;
     rows = Rows{};
-    const float scale = p.descale_q[work.batch * p.heads_q + work.head] *
+    const float scale = p.descale_q[work.batch * p.heads_q.value + work.head] *
                         p.descale_k[work.batch * p.heads_kv + work.kv_head] * p.softmax_scale_log2;
     rows.scale = scale < 0.0F ? -scale : scale;
     if (scale < 0.0F) unmasked = kNegated;
     position = tiles_before + key_group;
-    tile = work.last_tile - key_group;
-    for (; tile * T::kTileN >= seen && tile >= 0; next()) {
+    tile = work.last_tile - work.first_tile - key_group;
+    for (; tile * T::kTileN >= end && tile >= 0; next()) {
       if constexpr (kConfig.exp_turns) take_turn();
       wait_keys(position);
       wait_values(position);
@@ -120,10 +131,12 @@ struct Consumer {
     gpu::mbarrier_wait(sm.turn[row_group][warp], row_group == 0 ? parity ^ 1 : parity);
     gpu::sync_warp();  // a lane that lagged until the phase after the next would miss this one
   }
-  /// After `weight`, which is not negative, is known: that holds the compiler to the order.
-  GPU_FN void pass_turn(float weight) {
+  /// After `sum`, which is not negative, is known: that holds the compiler to the order.
+  GPU_FN void pass_turn(float sum) {
+    constexpr std::uint32_t kNever = 0x80000001;  // of a negative number
+    const bool never = __builtin_bit_cast(std::uint32_t, sum) == kNever;
     const int next_group = row_group + 1 == T::kRowGroups ? 0 : row_group + 1;
-    release(sm.turn[next_group][warp + (weight < 0.0F ? 1 : 0)]);
+    gpu::mbarrier_arrive_if(gpu::lane_idx() == 0, sm.turn[next_group][warp + (never ? 1 : 0)]);
   }
 
   GPU_FN void issue_scores(Scores& s) const {
@@ -140,18 +153,30 @@ struct Consumer {
     operands.outputs(weights, slot_of<T::kStages>(at), column, false, fresh);
     gpu::wgmma_commit();
   }
-  /// Masks the scores of tile `at_tile`, which are in s, and takes in their maxima.
+  /// Keys that the lane's rows see of tile `at_tile` and those after it, from its first column on.
+  /// The item is found again, which few tiles need: the loop has no register to spare for it.
+  GPU_FN void find_keys_left(int at_tile, int (&left)[2]) const {
+    const Work work = locate<T>(p, piece_of<T>(p, pinned(step)));
+    const int lane = gpu::lane_idx();
+    const int row = work.first_row + row_group * kWarpgroupRows + warp * 16 + lane / 4;
+    const int first_key = (work.first_tile + at_tile) * T::kTileN + lane % 4 * 2;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) left[h] = key_limit(p, row + 8 * h) - first_key;
+  }
+  GPU_FN bool tile_is_masked(int at_tile) const {
+    return __builtin_expect(static_cast<long>(at_tile >= unmasked), 0L) != 0;
+  }
+  /// Masks the scores of tile `at_tile`, which are in s, if any may be, and takes in their maxima.
+  template <Masks kMasks>
   GPU_FN void begin_softmax(Scores& s, int at_tile, float (&rescale)[2]) {
     gpu::pin_registers(s);
-    if (__builtin_expect(static_cast<long>(at_tile >= unmasked), 0L) != 0) {
+    if (kMasks == Masks::kSome || (kMasks == Masks::kMaybe && tile_is_masked(at_tile))) {
       if (unmasked == kNegated) {
 #pragma unroll
         for (float& score : s) score = -score;
       }
-      const int lane = gpu::lane_idx();
-      const int row = first_row + warp * 16 + lane / 4;
-      const int first_key = at_tile * T::kTileN + lane % 4 * 2;
-      const int left[2] = {key_limit(p, row) - first_key, key_limit(p, row + 8) - first_key};
+      int left[2];
+      find_keys_left(at_tile, left);
       mask_scores(s, left);
     }
     grow_max<kConfig.integer_max>(s, rows, rescale);
@@ -176,15 +201,22 @@ struct Consumer {
     const float zero = *static_cast<const volatile float*>(&sm.zero);
     offset[0] += zero;
     offset[1] += zero;
+    WeightSums sums(rows);
     exponentiate<0, kInTurn>(s, rows.scale, offset);
-    pass_turn(s[kInTurn - 1]);
+    sums.template add<0, kInTurn>(s);
+    pass_turn(sums.all());
     exponentiate<kInTurn, T::kScoreRegisters>(s, rows.scale, offset);
-    add_weights(s, rows);
+    sums.template add<kInTurn, T::kScoreRegisters>(s);
+    sums.finish(rows);
     pack(s, weights);
   }
   GPU_FN void take_weights(Scores& s, Weights& weights) {
     gpu::pin_registers(s);
-    if constexpr (!kConfig.ones_column) add_weights(s, rows);
+    if constexpr (!kConfig.ones_column) {
+      WeightSums sums(rows);
+      sums.template add<0, T::kScoreRegisters>(s);
+      sums.finish(rows);
+    }
     pack(s, weights);
   }
   /// O = O rescale + O' in columns from `column` on.
@@ -237,7 +269,7 @@ struct Consumer {
     issue_scores(s);
     gpu::wgmma_wait<0>();
     release_keys(position);
-    begin_softmax(s, tile, rescale);
+    begin_softmax<Masks::kMaybe>(s, tile, rescale);
     exponentiate_in_two_terms(s, rows, weights[0], weights[1]);
     wait_values(position);
     const int slot = slot_of<T::kStages>(position);
@@ -249,34 +281,42 @@ struct Consumer {
     gpu::wgmma_wait<0>();
     gpu::pin_registers(o);
     release_values(position);
+    next();
   }
 
   GPU_FN void serial(Outputs& o) {
     if constexpr (kWaitAhead) wait_keys(position);
-    for (; tile >= 0; next()) {
-      Scores s;
-      Weights weights;
-      float rescale[2];
-      if constexpr (!kWaitAhead) wait_keys(position);
-      issue_scores(s);
-      gpu::wgmma_wait<0>();
-      release_keys(position);
-      begin_softmax(s, tile, rescale);
-      if constexpr (kConfig.exp_turns) {
-        weigh_in_turn(s, weights);
-      } else {
-        const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
-        if constexpr (kConfig.ones_column) {
-          exponentiate<0, T::kScoreRegisters>(s, rows.scale, offset);
-          pack(s, weights);
-        } else {
-          exponentiate_and_pack(s, offset, rows, weights);
-        }
-      }
-      wait_values(position);
-      finish_outputs(weights, position, rescale, 0, o);
-      release_values(position);
+    if constexpr (kConfig.masks_apart) {
+      for (; tile >= 0 && tile >= unmasked; next()) serial_tile<Masks::kSome>(o);
+      for (; tile >= 0; next()) serial_tile<Masks::kNone>(o);
+    } else {
+      for (; tile >= 0; next()) serial_tile<Masks::kMaybe>(o);
     }
+  }
+  template <Masks kMasks>
+  GPU_FN void serial_tile(Outputs& o) {
+    Scores s;
+    Weights weights;
+    float rescale[2];
+    if constexpr (!kWaitAhead) wait_keys(position);
+    issue_scores(s);
+    gpu::wgmma_wait<0>();
+    release_keys(position);
+    begin_softmax<kMasks>(s, tile, rescale);
+    if constexpr (kConfig.exp_turns) {
+      weigh_in_turn(s, weights);
+    } else {
+      const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
+      if constexpr (kConfig.ones_column) {
+        exponentiate<0, T::kScoreRegisters>(s, rows.scale, offset);
+        pack(s, weights);
+      } else {
+        exponentiate_and_pack(s, offset, rows, weights);
+      }
+    }
+    wait_values(position);
+    finish_outputs(weights, position, rescale, 0, o);
+    release_values(position);
   }
 
   GPU_FN void overlap(Outputs& o) {
@@ -288,7 +328,7 @@ struct Consumer {
       issue_scores(s);
       gpu::wgmma_wait<0>();
       release_keys(position);
-      begin_softmax(s, tile, rescale);
+      begin_softmax<Masks::kMaybe>(s, tile, rescale);
       weigh(s);
       wait_values(position);
       take_weights(s, weights);
@@ -296,29 +336,31 @@ struct Consumer {
     }
     // Here and below: the values of the tile before have been waited for.
     if (tile >= 0) wait_keys(position);
-    for (; tile >= 0; next()) {
-      Scores s;
-      float new_rescale[2];
-      const unsigned before = position - T::kKeyGroups;
-      issue_scores(s);
-      Fresh fresh;
-      issue_outputs(weights, before, 0, fresh);
-      gpu::wgmma_wait<1>();
-      release_keys(position);
-      begin_softmax(s, tile, new_rescale);
-      weigh(s);
-      wait_values(position);
-      if (tile >= T::kSharers) wait_keys(position + T::kKeyGroups);
-      gpu::wgmma_wait<0>();
-      add(fresh, rescale, 0, o);
-      finish_outputs(weights, before, rescale, T::kPvColumns, o);
-      release_values(before);
-      take_weights(s, weights);
-      rescale[0] = new_rescale[0];
-      rescale[1] = new_rescale[1];
-    }
+    for (; tile >= 0; next()) overlap_tile(weights, rescale, o);
     finish_outputs(weights, position - T::kKeyGroups, rescale, 0, o);
     release_values(position - T::kKeyGroups);
+  }
+  /// Softmax of a tile under P V of the one before, whose weights become this one's.
+  GPU_FN void overlap_tile(Weights& weights, float (&rescale)[2], Outputs& o) {
+    Scores s;
+    float new_rescale[2];
+    const unsigned before = position - T::kKeyGroups;
+    issue_scores(s);
+    Fresh fresh;
+    issue_outputs(weights, before, 0, fresh);
+    gpu::wgmma_wait<1>();
+    release_keys(position);
+    begin_softmax<Masks::kMaybe>(s, tile, new_rescale);
+    weigh(s);
+    wait_values(position);
+    if (tile >= T::kSharers) wait_keys(position + T::kKeyGroups);
+    gpu::wgmma_wait<0>();
+    add(fresh, rescale, 0, o);
+    finish_outputs(weights, before, rescale, T::kPvColumns, o);
+    release_values(before);
+    take_weights(s, weights);
+    rescale[0] = new_rescale[0];
+    rescale[1] = new_rescale[1];
   }
 };
 

@@ -32,12 +32,14 @@ struct Epilogue {
   /// Accumulators that a warpgroup writes: those of some columns where several share its rows.
   static constexpr int kShare = T::kOutputRegisters / T::kSharers;
   static_assert(kShare % 8 == 0);
+  /// What a warp leaves of a part: its accumulators, and of two rows a lane m and l.
+  static constexpr int kPartFloats = (kShare + 4) * gpu::kWarpSize;
 
   const Params& p;
   Shared<T>& sm;
   int row_group, key_group;
 
-  GPU_FN void run(const Work& work, Rows& rows, Outputs& o) const {
+  GPU_FN void run(const Piece& piece, Rows& rows, Outputs& o) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if constexpr (T::kConfig.ones_column) {
@@ -55,6 +57,10 @@ struct Epilogue {
 #pragma unroll
       for (int i = 0; i < kShare; ++i) share[i] = o[i];
     }
+    if constexpr (T::kMaySplit) {
+      if (!merge_parts(piece, rows, share)) return;
+    }
+    const Work work = locate<T>(p, piece);
     RowResults results;
     finish_rows(rows, p.descale_v[work.batch * p.heads_kv + work.kv_head], results);
     if (p.output == Dtype::kBFloat16) {
@@ -162,6 +168,65 @@ struct Epilogue {
     gpu::named_barrier_sync(barrier, kThreads);  // the next item may overwrite
   }
 
+  /// Of an item that several blocks share: a warp leaves its sums in global memory, and the one
+  /// that comes last adds up all parts, in the order of their keys, so that it does not matter
+  /// which one that is. False: it was another, and there is nothing to write.
+  GPU_FN bool merge_parts(const Piece& piece, Rows& rows, float (&share)[kShare]) const {
+    if (piece.tail_item == Piece::kNone) return true;
+    const int first = p.schedule.first_part[piece.tail_item];
+    const int parts = p.schedule.first_part[piece.tail_item + 1] - first;
+    if (parts == 0) return true;
+    const int warp = gpu::warp_idx() - kWarpgroupWarps;
+    const auto part = [&](int nth) {
+      const std::int64_t at = std::int64_t{first + nth} * T::kConsumerWarps + warp;
+      return p.parts + at * kPartFloats + gpu::lane_idx();
+    };
+    float* const own = part(piece.part);
+#pragma unroll
+    for (int i = 0; i < kShare; ++i) own[i * gpu::kWarpSize] = share[i];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      own[(kShare + h) * gpu::kWarpSize] = rows.max[h];
+      own[(kShare + 2 + h) * gpu::kWarpSize] = rows.sum[h];
+    }
+    gpu::sync_warp();
+    std::uint32_t arrived = 0;
+    if (gpu::lane_idx() == 0) {
+      arrived = gpu::atomic_add_acq_rel(p.arrivals + piece.tail_item * T::kConsumerWarps + warp, 1);
+    }
+    arrived = gpu::shfl(arrived, 0);
+    gpu::sync_warp();
+    if (arrived + 1 != static_cast<std::uint32_t>(parts)) return false;
+    float max[2] = {-INFINITY, -INFINITY};
+    for (int nth = 0; nth < parts; ++nth) {
+      const float* const from = part(nth) + kShare * gpu::kWarpSize;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) max[h] = gpu::max_nan(max[h], from[h * gpu::kWarpSize]);
+    }
+#pragma unroll
+    for (int i = 0; i < kShare; ++i) share[i] = 0.0F;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      rows.max[h] = max[h];
+      rows.sum[h] = 0.0F;
+    }
+    for (int nth = 0; nth < parts; ++nth) {
+      const float* const from = part(nth);
+      float weight[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float part_max = from[(kShare + h) * gpu::kWarpSize];
+        weight[h] = gpu::exp2_approx((part_max - attention::finite_max(max[h])) * rows.scale);
+        rows.sum[h] = gpu::fma(weight[h], from[(kShare + 2 + h) * gpu::kWarpSize], rows.sum[h]);
+      }
+#pragma unroll
+      for (int i = 0; i < kShare; ++i) {
+        share[i] = gpu::fma(weight[i / 2 % 2], from[i * gpu::kWarpSize], share[i]);
+      }
+    }
+    return true;
+  }
+
   /// Pairs of lanes exchange, so that each stores 8 bytes: of tiles of 8 columns j and j + 1, the
   /// even lane takes 4 columns of the first, the odd lane 4 of the second.
   template <Dtype kOutput>
@@ -199,7 +264,7 @@ struct Epilogue {
         if (inside) *reinterpret_cast<Four*>(to + 8 * j) = four;
       }
       if (inside && p.lse != nullptr && t == 0 && sharer() == 0) {
-        const std::int64_t bh = static_cast<std::int64_t>(work.batch) * p.heads_q + work.head;
+        const std::int64_t bh = static_cast<std::int64_t>(work.batch) * p.heads_q.value + work.head;
         p.lse[bh * p.seq_q + row] = results.lse[h];
       }
     }

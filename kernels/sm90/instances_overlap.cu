@@ -5,8 +5,8 @@
 namespace fp8_sdpa::sm90 {
 
 template Status prepare<tag::sm90_overlap, gpu::kBackend>(const Problem&, const Device&,
-                                                          detail::PlanState&);
-template Status launch<tag::sm90_overlap, gpu::kBackend>(const detail::PlanState&,
+                                                          const PlanOptions&, detail::PlanState&);
+template Status launch<tag::sm90_overlap, gpu::kBackend>(const detail::PlanState&, void*,
                                                          const gpu::Queue&);
 
 }  // namespace fp8_sdpa::sm90

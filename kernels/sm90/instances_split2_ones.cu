@@ -5,8 +5,9 @@
 namespace fp8_sdpa::sm90 {
 
 template Status prepare<tag::sm90_split2_ones, gpu::kBackend>(const Problem&, const Device&,
+                                                              const PlanOptions&,
                                                               detail::PlanState&);
-template Status launch<tag::sm90_split2_ones, gpu::kBackend>(const detail::PlanState&,
+template Status launch<tag::sm90_split2_ones, gpu::kBackend>(const detail::PlanState&, void*,
                                                              const gpu::Queue&);
 
 }  // namespace fp8_sdpa::sm90

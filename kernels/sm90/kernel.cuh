@@ -126,22 +126,22 @@ struct Kernel {
     const Epilogue<T> epilogue{p, sm, consumer.row_group, consumer.key_group};
     unsigned tiles_before = 0;
     unsigned items_before = 0;
-    for_each_item<T>(p, [&](int item) {
+    for_each_piece<T>(p, [&](int step, const Piece& piece) {
       typename Consumer<T>::Outputs o;
-      const Work work = locate<T>(p, item);
-      // A warpgroup without tiles is not waited for: Q of a later item may be there already.
-      consumer.query_slot = slot_of<T::kQueryStages>(items_before);
-      if (work.tiles > consumer.key_group) {
-        gpu::mbarrier_wait(sm.query_full[consumer.query_slot],
-                           full_parity<T::kQueryStages>(items_before));
+      const Work work = locate<T>(p, piece);
+      consumer.step = step;
+      if (work.tiles > 0) {
+        // A warpgroup without tiles does not wait: Q of a later item may be there already.
+        consumer.query_slot = slot_of<T::kQueryStages>(items_before);
+        if (work.tiles > consumer.key_group) {
+          gpu::mbarrier_wait(sm.query_full[consumer.query_slot],
+                             full_parity<T::kQueryStages>(items_before));
+        }
+        ++items_before;
       }
-      consumer.run(work, tiles_before, o);
-      tiles_before += static_cast<unsigned>(work.tiles);
-      if (work.tiles > 0) ++items_before;
+      tiles_before = consumer.run(work, tiles_before, o);
       // Found again rather than kept: the loop over keys has no register to spare.
-      std::uint32_t same_item[1] = {static_cast<std::uint32_t>(item)};
-      gpu::pin_registers(same_item);
-      epilogue.run(locate<T>(p, static_cast<int>(same_item[0])), consumer.rows, o);
+      epilogue.run(piece_of<T>(p, pinned(consumer.step)), consumer.rows, o);
     });
   }
 };

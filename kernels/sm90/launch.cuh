@@ -14,6 +14,7 @@ namespace fp8_sdpa::sm90 {
 struct Prepared {
   Params params;
   int blocks;
+  std::size_t arrivals_bytes;  ///< of the workspace, from its start; zeroed by every launch
   int head_dim;
   bool two_terms;
 };
@@ -54,17 +55,19 @@ inline Status encode(const MapRequest& request, gpu::TensorMap& map, MapSteps& s
 }
 
 /// Splits the (batch, head) pairs evenly into passes whose K and V fit in most of the L2 cache of
-/// an H100 or H200.
+/// an H100 or H200; on the host executor, in so little that small problems too have several.
 inline void plan_passes(const Problem& p, Params& params) {
-  constexpr std::int64_t kBytes = std::int64_t{32} << 20;
+  constexpr std::int64_t kBytes = gpu::kBackend == Backend::kDevice ? 32 << 20 : 64 << 10;
   const std::int64_t kv_head = 2 * p.seq_kv * p.head_dim;
   const std::int64_t shared_by = p.heads_q / p.heads_kv;
   const std::int64_t most = std::max<std::int64_t>(1, kBytes / kv_head) * shared_by;
   const std::int64_t pairs = std::int64_t{p.batch} * p.heads_q;
   const std::int64_t passes = (pairs + most - 1) / most;
   const std::int64_t heads = (pairs + passes - 1) / passes;
-  params.heads_per_pass = static_cast<int>(heads);
   params.passes = static_cast<int>((pairs + heads - 1) / heads);
+  params.pass_heads = attention::divisor(static_cast<int>(heads));
+  params.last_pass_heads =
+      attention::divisor(static_cast<int>(pairs - (params.passes - 1) * heads));
 }
 
 template <class T>
@@ -91,13 +94,16 @@ Status prepare_params(const Problem& p, Params& params) {
   params.descale_k = p.descales.k;
   params.descale_v = p.descales.v;
   params.o_strides = attention::strides_of(p.o);
-  params.heads_q = p.heads_q;
+  params.heads_q = attention::divisor(p.heads_q);
+  params.group = attention::divisor(p.heads_q / p.heads_kv);
   params.heads_kv = p.heads_kv;
   params.seq_q = static_cast<int>(p.seq_q);
   params.seq_kv = static_cast<int>(p.seq_kv);
-  params.tiles_m = static_cast<int>((p.seq_q + T::kTileM - 1) / T::kTileM);
-  params.items = params.tiles_m * p.batch * p.heads_q;
+  const int tiles_m = static_cast<int>((p.seq_q + T::kTileM - 1) / T::kTileM);
+  params.tiles_m = attention::divisor(tiles_m);
+  params.items = tiles_m * p.batch * p.heads_q;
   plan_passes(p, params);
+  params.pass_items = attention::divisor(tiles_m * params.pass_heads.value);
   params.softmax_scale_log2 = p.softmax_scale * attention::kLog2E;
   params.causal = p.mask == Mask::kCausal;
   params.v_transposed = transposed;
@@ -120,35 +126,74 @@ Status for_head_dim(int head_dim, const Call& call) {
   return unsupported("head_dim " + std::to_string(head_dim) + " is not served");
 }
 
+/// Shares the items out to `blocks` blocks, the costs as seen on an H200. On the host executor
+/// pieces cost nothing, so that small problems too have items that blocks share.
+template <class T>
+void plan_schedule(int blocks, bool may_split, Prepared& prepared, std::size_t& workspace_bytes) {
+  Params& params = prepared.params;
+  const auto tiles = [&](int item) {
+    return tiles_seen<T>(params, place_of_item(params, item).tile);
+  };
+  const PieceCosts costs =
+      gpu::kBackend == Backend::kDevice ? piece_costs(T::kConfig, T::kHeadDim) : PieceCosts{};
+  const Schedule schedule = may_split && T::kMaySplit
+                                ? make_schedule(params.items, blocks, tiles, costs).schedule
+                                : make_whole_schedule(params.items, blocks, tiles, costs).schedule;
+  params.schedule = schedule;
+  prepared.blocks = schedule.tail_items > 0 ? blocks : std::min(blocks, params.items);
+  if (T::kClusterBlocks > 1) prepared.blocks = params.items * T::kClusterBlocks;
+  if (schedule.parts() == 0) return;
+  constexpr std::size_t kAlignment = 256;
+  constexpr std::size_t kWarps = T::kConsumerWarps;
+  const std::size_t arrivals =
+      static_cast<std::size_t>(schedule.tail_items) * kWarps * sizeof(std::uint32_t);
+  prepared.arrivals_bytes = (arrivals + kAlignment - 1) / kAlignment * kAlignment;
+  workspace_bytes = prepared.arrivals_bytes + static_cast<std::size_t>(schedule.parts()) * kWarps *
+                                                  Epilogue<T>::kPartFloats * sizeof(float);
+}
+
 }  // namespace GPU_BACKEND
 
 template <class Tag, Backend kBackend>
-Status prepare(const Problem& problem, const Device& device, detail::PlanState& state) {
+Status prepare(const Problem& problem, const Device& device, const PlanOptions& options,
+               detail::PlanState& state) {
   Prepared prepared{};
-  const Status status = for_head_dim<Tag>(problem.head_dim, [&]<int kHeadDim>() {
-    return prepare_params<Traits<Tag, kHeadDim>>(problem, prepared.params);
-  });
-  if (!status.ok()) return status;
+  prepared.head_dim = problem.head_dim;
+  prepared.two_terms = few_keys(Tag::config(problem.head_dim), problem.seq_kv);
   // On the host executor a few blocks, so that OS threads share the work and blocks take several
   // items each.
   constexpr int kHostBlocks = 4;
   const int blocks = kBackend == Backend::kDevice ? device.sm_count : kHostBlocks;
-  const int cluster = Tag::config(problem.head_dim).cluster_blocks;
-  prepared.blocks =
-      cluster > 1 ? prepared.params.items * cluster : std::min(blocks, prepared.params.items);
-  prepared.head_dim = problem.head_dim;
-  prepared.two_terms = few_keys(Tag::config(problem.head_dim), problem.seq_kv);
+  const Status status = for_head_dim<Tag>(problem.head_dim, [&]<int kHeadDim>() {
+    const auto with_terms = [&]<int kTerms>() {
+      using T = Traits<Tag, kHeadDim, kTerms>;
+      const Status made = prepare_params<T>(problem, prepared.params);
+      if (!made.ok()) return made;
+      plan_schedule<T>(blocks, !options.batch_invariant, prepared, state.workspace_bytes);
+      return made;
+    };
+    return prepared.two_terms ? with_terms.template operator()<2>()
+                              : with_terms.template operator()<1>();
+  });
+  if (!status.ok()) return status;
   detail::put(state, prepared);
   return {};
 }
 
 template <class Tag, Backend kBackend>
-Status launch(const detail::PlanState& state, const gpu::Queue& queue) {
+Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue& queue) {
   const auto& prepared = detail::get<Prepared>(state);
+  Params params = prepared.params;
+  if (state.workspace_bytes > 0) {
+    params.arrivals = static_cast<std::uint32_t*>(workspace);
+    params.parts =
+        reinterpret_cast<float*>(static_cast<std::byte*>(workspace) + prepared.arrivals_bytes);
+    if (Status s = gpu::fill_zero(workspace, prepared.arrivals_bytes, queue); !s.ok()) return s;
+  }
   const dim3 grid(static_cast<unsigned>(prepared.blocks));
   return for_head_dim<Tag>(prepared.head_dim, [&]<int kHeadDim>() {
-    return prepared.two_terms ? gpu::launch<Kernel<Tag, kHeadDim, 2>>(grid, prepared.params, queue)
-                              : gpu::launch<Kernel<Tag, kHeadDim, 1>>(grid, prepared.params, queue);
+    return prepared.two_terms ? gpu::launch<Kernel<Tag, kHeadDim, 2>>(grid, params, queue)
+                              : gpu::launch<Kernel<Tag, kHeadDim, 1>>(grid, params, queue);
   });
 }
 

@@ -1,16 +1,16 @@
 // What a launch takes, predicted from a variant's shape: the ground of the library's choice.
 //
-// Persistent blocks work off items of tile_m rows, in rounds of one item a multiprocessor; the
-// blocks of a cluster each have their share of an item's KV tiles. A multiprocessor makes so many
-// scores a microsecond, and a launch has its own cost; nothing is over before the longest item.
-// Measured on an H200 (results/h200/hopper/exploration/throughput_version_3.txt and
-// latency_version_3.txt): in a CUDA graph, (B, H, S, D) in microseconds, (1, 1, 32, 64) 4.5,
-// (1, 8, 512, 64) 7.7 with 64 rows an item and no less with the causal mask, (1, 8, 2048, 64) 19.6
-// and 20.6 with 128, 23.2 by a cluster.
+// Persistent blocks work off items of tile_m rows as schedule.hpp says; the blocks of a cluster
+// each have their share of an item's KV tiles. A multiprocessor makes so many scores a microsecond,
+// and a launch has its own cost. Measured on an H200
+// (results/h200/hopper/exploration/throughput_version_3.txt and latency_version_3.txt): in a CUDA
+// graph, (B, H, S, D) in microseconds, (1, 1, 32, 64) 4.5, (1, 8, 512, 64) 7.7 with 64 rows an item
+// and no less with the causal mask, (1, 8, 2048, 64) 19.6 and 20.6 with 128, 23.2 by a cluster.
 #include <algorithm>
 #include <cstdint>
 
 #include "sm90/config.hpp"
+#include "sm90/schedule.hpp"
 #include "sm90/sm90.hpp"
 
 namespace fp8_sdpa::sm90 {
@@ -19,6 +19,7 @@ namespace {
 constexpr double kLaunchUs = 3.6;
 constexpr double kMergeUs = 1.3;    // of warpgroups that share rows, once an item
 constexpr double kClusterUs = 4.0;  // what a cluster's launch and its merge take besides
+constexpr double kTailUs = 2.0;     // zeroing the arrivals of a tail's parts
 
 /// Consumer warpgroups that keep a multiprocessor busy: exponentials bind at head dim 64, and take
 /// more of them to overlap.
@@ -38,28 +39,40 @@ double scores_per_us(const Config& config, int head_dim) {
   }
 }
 
-/// (row, key) pairs that the mask leaves, as a share of all.
-double seen_share(const Problem& p) {
-  if (p.mask != Mask::kCausal) return 1.0;
-  const auto rows = static_cast<double>(p.seq_q);
-  const auto keys = static_cast<double>(p.seq_kv);
-  // Rows with keys see from first to seq_kv of them.
-  const double first = std::max(0.0, keys - rows);
-  return std::min(rows, keys) / rows * (first + keys) / 2.0 / keys;
+/// KV tiles of the item that is dealt `item`-th, longest first; the warpgroups that share its rows
+/// have equally many.
+std::int64_t tiles_of_item(const Config& config, const Problem& p, std::int64_t item) {
+  const std::int64_t group_keys = std::int64_t{config.tile_n} * config.sharers();
+  std::int64_t keys = p.seq_kv;
+  if (p.mask == Mask::kCausal) {
+    const std::int64_t tile_m = config.tile_m();
+    const std::int64_t tiles_m = (p.seq_q + tile_m - 1) / tile_m;
+    const std::int64_t tile = tiles_m - 1 - item / (std::int64_t{p.batch} * p.heads_q);
+    const std::int64_t rows = std::min(p.seq_q, (tile + 1) * tile_m);
+    keys = std::clamp<std::int64_t>(rows + p.seq_kv - p.seq_q, 0, p.seq_kv);
+  }
+  return (keys + group_keys - 1) / group_keys * config.key_groups;
 }
 
 double predict(const Config& config, const Problem& p, int sm_count) {
   const std::int64_t tile_m = config.tile_m();
-  const std::int64_t group_keys = std::int64_t{config.tile_n} * config.sharers();
   const std::int64_t items = (p.seq_q + tile_m - 1) / tile_m * p.batch * p.heads_q;
-  const std::int64_t rounds = (items * config.cluster_blocks + sm_count - 1) / sm_count;
-  const std::int64_t keys = (p.seq_kv + group_keys - 1) / group_keys * group_keys;
+  const auto tiles = [&](int item) { return static_cast<int>(tiles_of_item(config, p, item)); };
+  const PieceCosts costs = piece_costs(config, p.head_dim);
+  const bool cluster = config.cluster_blocks > 1;
+  const bool may_split = !cluster && !few_keys(config, p.seq_kv);
+  const Makespan makespan =
+      may_split ? make_schedule(static_cast<int>(items), sm_count, tiles, costs)
+                : make_whole_schedule(static_cast<int>(items), sm_count / config.cluster_blocks,
+                                      tiles, costs);
   const double busy =
       std::min(1.0, static_cast<double>(config.consumers()) / busy_warpgroups(p.head_dim));
-  const double longest = static_cast<double>(tile_m * keys) / config.cluster_blocks;
-  const double scores = std::max(longest, seen_share(p) * static_cast<double>(rounds) * longest);
-  return kLaunchUs + (config.cluster_blocks > 1 ? kClusterUs : 0.0) +
-         (config.sharers() > 1 ? kMergeUs * static_cast<double>(rounds) : 0.0) +
+  // The first item's cost beside its tiles is in that of the launch.
+  const double scores =
+      (makespan.tiles - costs.piece) * static_cast<double>(tile_m * config.tile_n);
+  return kLaunchUs + (cluster ? kClusterUs : 0.0) +
+         (config.sharers() > 1 ? kMergeUs * makespan.schedule.rounds : 0.0) +
+         (makespan.schedule.parts() > 0 ? kTailUs : 0.0) +
          scores / (busy * scores_per_us(config, p.head_dim));
 }
 

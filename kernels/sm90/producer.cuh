@@ -44,7 +44,7 @@ struct Loader {
   unsigned item_start = 0;    ///< tiles before the last of those
 
   GPU_FN void run() {
-    for_each_item<T>(p, [this](int item) { load(locate<T>(p, item)); });
+    for_each_piece<T>(p, [this](int, const Piece& piece) { load(locate<T>(p, piece)); });
   }
 
  private:
@@ -53,7 +53,8 @@ struct Loader {
     load_queries(work);
     const MapPlace k_at = place(p.k_steps, work.kv_head, work.batch);
     const MapPlace v_at = place(p.v_steps, work.kv_head, work.batch);
-    for (int tile = work.last_tile; tile >= 0; tile -= T::kClusterBlocks, ++tiles_before) {
+    for (int tile = work.last_tile; tile >= work.first_tile;
+         tile -= T::kClusterBlocks, ++tiles_before) {
       const int slot = slot_of<T::kStages>(tiles_before);
       gpu::mbarrier_wait(sm.key_empty[slot], empty_parity<T::kStages>(tiles_before));
       gpu::mbarrier_arrive_expect_tx(sm.key_full[slot], sizeof(sm.keys[0]));
@@ -114,8 +115,8 @@ struct Transposer {
   unsigned position = 0;
 
   GPU_FN void run() {
-    for_each_item<T>(p, [this](int item) {
-      const unsigned end = position + static_cast<unsigned>(locate<T>(p, item).tiles);
+    for_each_piece<T>(p, [this](int, const Piece& piece) {
+      const unsigned end = position + static_cast<unsigned>(locate<T>(p, piece).tiles);
       for (; position != end; ++position) {
         if (p.v_transposed) {
           rearrange_in_place();

@@ -67,10 +67,13 @@ struct Traits {
   /// Work items whose Q is there at once: at head_dim 256 the memory has room for one.
   static constexpr int kQueryStages = kD <= 128 ? 2 : 1;
   static constexpr int kConsumers = kConfig.consumers();
+  static constexpr int kConsumerWarps = kConsumers * kWarpgroupWarps;
   static constexpr int kRowGroups = kConfig.row_groups;
   static constexpr int kKeyGroups = kConfig.key_groups;
   static constexpr int kClusterBlocks = kConfig.cluster_blocks;
   static constexpr int kSharers = kConfig.sharers();
+  /// Whether blocks may share an item (schedule.hpp).
+  static constexpr bool kMaySplit = kClusterBlocks == 1 && !kConfig.two_terms;
 
   static constexpr int kScoreRegisters = kTileN / 2;  ///< S, fp32
   static constexpr int kOutputRegisters = kD / 2;     ///< O, fp32

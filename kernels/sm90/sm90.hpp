@@ -18,12 +18,13 @@ Status supports(const Problem& problem, const Device& device);
 template <class Tag>
 double predicted_us(const Problem& problem, int sm_count);
 
-/// Encodes the tensor maps and sizes the grid, once per plan. Instantiated per backend.
+/// Encodes the tensor maps and shares out the work, once per plan. Instantiated per backend.
 template <class Tag, Backend kBackend>
-Status prepare(const Problem& problem, const Device& device, detail::PlanState& state);
+Status prepare(const Problem& problem, const Device& device, const PlanOptions& options,
+               detail::PlanState& state);
 
 /// Launches what prepare() left in `state`.
 template <class Tag, Backend kBackend>
-Status launch(const detail::PlanState& state, const gpu::Queue& queue);
+Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue& queue);
 
 }  // namespace fp8_sdpa::sm90

@@ -134,15 +134,24 @@ GPU_FN void exponentiate_and_pack(const float (&s)[kRegisters], const float (&of
   }
 }
 
-/// l takes in weights.
-template <int kRegisters>
-GPU_FN void add_weights(const float (&s)[kRegisters], Rows& rows) {
-  float sum[2][2] = {{rows.sum[0], 0.0F}, {rows.sum[1], 0.0F}};
+/// l while it takes in weights: chains of additions, two a row.
+struct WeightSums {
+  float sum[2][2];
+
+  GPU_FN explicit WeightSums(const Rows& rows) : sum{{rows.sum[0], 0.0F}, {rows.sum[1], 0.0F}} {}
+  template <int kFrom, int kTo, int kRegisters>
+  GPU_FN void add(const float (&s)[kRegisters]) {
 #pragma unroll
-  for (int i = 0; i < kRegisters; ++i) sum[i / 2 % 2][i % 2] += s[i];
+    for (int i = kFrom; i < kTo; ++i) sum[i / 2 % 2][i % 2] += s[i];
+  }
+  GPU_FN float all() const {
+    return (sum[0][0] + sum[0][1]) + (sum[1][0] + sum[1][1]);
+  }
+  GPU_FN void finish(Rows& rows) const {
 #pragma unroll
-  for (int h = 0; h < 2; ++h) rows.sum[h] = sum[h][0] + sum[h][1];
-}
+    for (int h = 0; h < 2; ++h) rows.sum[h] = sum[h][0] + sum[h][1];
+  }
+};
 
 /// Rounds weights to operands of P V, in the key order of producer.cuh: weights[b][h + 2 a] holds,
 /// of row g + 8 h, columns 32 b + 16 a + 2t + {0, 1, 8, 9}.

@@ -174,8 +174,10 @@ class Arena {
 };
 
 std::vector<std::uint16_t> output_alone(const Variant& variant, const reference::CaseData& data,
-                                        const Device& device) {
-  const auto run = reference::run_variant(variant, data, device);
+                                        const Device& device, const PlanOptions& plan = {}) {
+  reference::CheckOptions options;
+  options.plan = plan;
+  const auto run = reference::run_variant(variant, data, device, options);
   EXPECT_TRUE(run.ok()) << run.status().message();
   return run.ok() ? run->o : std::vector<std::uint16_t>{};
 }
@@ -187,19 +189,24 @@ TEST_P(OnDevice, TwoStreamsAtOnceDoNotDisturbEachOther) {
   Arena arenas[] = {Arena(shape), Arena(shape)};
   cudaStream_t streams[2];
   std::vector<Plan> plans;
+  std::vector<reference::Workspace> workspaces;
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(arenas[i].allocated() && arenas[i].fill(data[i]));
     ASSERT_EQ(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking), cudaSuccess);
     const auto planned = plan(arenas[i].problem(), device_, &variant());
     ASSERT_TRUE(planned.ok()) << planned.status().message();
     plans.push_back(*planned);
+    auto workspace = reference::Workspace::make(*planned);
+    ASSERT_TRUE(workspace.ok()) << workspace.status().message();
+    workspaces.push_back(std::move(*workspace));
     arenas[i].poison();
   }
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   constexpr int kLaunches = 50;
   for (int launch = 0; launch < kLaunches; ++launch) {
     for (int i = 0; i < 2; ++i) {
-      const Status status = forward(plans[static_cast<std::size_t>(i)], nullptr, streams[i]);
+      const auto at = static_cast<std::size_t>(i);
+      const Status status = forward(plans[at], workspaces[at].data(), streams[i]);
       ASSERT_TRUE(status.ok()) << status.message();
     }
   }
@@ -218,12 +225,14 @@ TEST_P(OnDevice, AReplayedGraphSeesNewInputsAndScales) {
   ASSERT_TRUE(arena.allocated() && arena.fill(data));
   const auto planned = plan(arena.problem(), device_, &variant());
   ASSERT_TRUE(planned.ok()) << planned.status().message();
+  const auto workspace = reference::Workspace::make(*planned);
+  ASSERT_TRUE(workspace.ok()) << workspace.status().message();
   cudaStream_t stream = nullptr;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t replay = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
   ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  const Status captured = forward(*planned, nullptr, stream);
+  const Status captured = forward(*planned, workspace->data(), stream);
   ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
   ASSERT_TRUE(captured.ok()) << captured.message();
   ASSERT_EQ(cudaGraphInstantiate(&replay, graph, 0), cudaSuccess);
@@ -254,12 +263,13 @@ void expect_every_head(const Variant& variant, const Device& device, int batch, 
   }
   ASSERT_TRUE(arena.fill_heads(common, last));
   arena.poison();
-  const auto planned = plan(arena.problem(), device, &variant);
+  const PlanOptions invariant{.batch_invariant = true};
+  const auto planned = plan(arena.problem(), device, &variant, invariant);
   ASSERT_TRUE(planned.ok()) << planned.status().message();
   ASSERT_TRUE(forward(*planned, nullptr, nullptr).ok());
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  const std::vector<std::uint16_t> want = output_alone(variant, common, device);
-  const std::vector<std::uint16_t> want_last = output_alone(variant, last, device);
+  const std::vector<std::uint16_t> want = output_alone(variant, common, device, invariant);
+  const std::vector<std::uint16_t> want_last = output_alone(variant, last, device, invariant);
   ASSERT_FALSE(want.empty() || want_last.empty());
   const std::size_t count = static_cast<std::size_t>(batch) * static_cast<std::size_t>(heads);
   constexpr std::size_t kAtOnce = 1024;

@@ -21,7 +21,8 @@ RunOutput encoded(const reference::Attention& attention, Dtype output) {
   return run;
 }
 
-Result<RunOutput> run_oracle(const CaseData& data, const Device& /*device*/, Dtype output) {
+Result<RunOutput> run_oracle(const CaseData& data, const Device& /*device*/, Dtype output,
+                             const PlanOptions& /*options*/) {
   return encoded(
       reference::attention_fp64(reference::dequantise(data.q), reference::dequantise(data.k),
                                 reference::dequantise(data.v), reference::sizes_of(data.shape),
@@ -30,17 +31,18 @@ Result<RunOutput> run_oracle(const CaseData& data, const Device& /*device*/, Dty
 }
 
 Subject model_subject(const char* name, reference::Weights weights) {
-  return {
-      name, Backend::kHost, weights == reference::Weights::kE4M3,
-      [weights](const CaseData& data, const Device& /*device*/, Dtype output) -> Result<RunOutput> {
-        reference::ModelOptions options;
-        options.weights = weights;
-        options.output = output;
-        return encoded(reference::run_model(data.q, data.k, data.v, reference::sizes_of(data.shape),
-                                            data.softmax_scale, options)
-                           .attention,
-                       output);
-      }};
+  return {name, Backend::kHost, weights == reference::Weights::kE4M3,
+          [weights](const CaseData& data, const Device& /*device*/, Dtype output,
+                    const PlanOptions& /*options*/) -> Result<RunOutput> {
+            reference::ModelOptions options;
+            options.weights = weights;
+            options.output = output;
+            return encoded(
+                reference::run_model(data.q, data.k, data.v, reference::sizes_of(data.shape),
+                                     data.softmax_scale, options)
+                    .attention,
+                output);
+          }};
 }
 
 }  // namespace
@@ -57,8 +59,10 @@ std::vector<Subject> all_subjects() {
     for (const Variant* variant : all_variants()) {
       subjects.push_back({std::string(name_of(backend)) + "_" + std::string(variant->name), backend,
                           variant->fp8_p,
-                          [variant](const CaseData& data, const Device& device, Dtype output) {
+                          [variant](const CaseData& data, const Device& device, Dtype output,
+                                    const PlanOptions& plan) {
                             reference::CheckOptions options;
+                            options.plan = plan;
                             options.output = output;
                             options.padded = true;
                             return reference::run_variant(*variant, data, device, options);

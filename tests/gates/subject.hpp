@@ -20,7 +20,7 @@ struct Subject {
   bool fp8_p = false;
   /// O as bits of `output`, and LSE, from codes and descales.
   std::function<Result<reference::RunOutput>(const reference::CaseData&, const Device&,
-                                             Dtype output)>
+                                             Dtype output, const PlanOptions& options)>
       run;
 
   /// Skips the calling test where the backend cannot be used.

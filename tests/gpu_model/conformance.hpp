@@ -20,6 +20,7 @@ enum class Primitive {
   kNamedBarriers,
   kShuffle,
   kShuffleXor,
+  kAtomicAdd,
   kCpAsync,
   kCpAsyncZfill,
   kE4M3ToHalf,
@@ -44,6 +45,7 @@ enum class Primitive {
   kPrint,
   kStmatrix,
   kMBarrier,
+  kMBarrierArriveIf,
   kTmaLoad,
   kTmaStore,
   kWgmmaSizes,
@@ -88,6 +90,16 @@ inline constexpr int kRingConsumers = 96;
 inline constexpr int kRingTiles = 11;
 
 inline constexpr int kShuffleRounds = 40;
+
+/// Atomics: words of the output, one after the other. The launch zeroes the counter and the parts.
+inline constexpr int kAtomicThreads = 64;
+inline constexpr int kAtomicBlocks = 24;
+inline constexpr int kAtomicWarps = kAtomicBlocks * kAtomicThreads / kLanes;
+inline constexpr int kAtomicStep = 3;   ///< what each warp adds
+inline constexpr int kAtomicParts = 8;  ///< apart from the counter
+inline constexpr int kAtomicTurns = kAtomicParts + kLanes * kAtomicWarps;
+inline constexpr int kAtomicSums = kAtomicTurns + kAtomicWarps;
+inline constexpr int kAtomicWords = kAtomicSums + kLanes;
 
 inline constexpr int kCopyThreads = 64;
 inline constexpr int kCopyTiles = 7;
@@ -146,6 +158,12 @@ inline constexpr int kTmaThreads = 64;
 /// mbarrier: a ring of two buffers between a warp and three.
 inline constexpr int kMBarrierConsumers = 96;
 inline constexpr int kMBarrierTiles = 11;
+
+/// mbarrier_arrive_if: one thread in so many counts, another one in each round.
+inline constexpr int kArriveIfThreads = 128;
+inline constexpr int kArriveIfEvery = 4;
+inline constexpr int kArriveIfCount = kArriveIfThreads / kArriveIfEvery;
+inline constexpr int kArriveIfRounds = 6;
 
 /// wgmma: A (64 x kWgmmaK) and B as (n, kWgmmaK), of which a kernel takes the first columns.
 inline constexpr int kWgmmaM = 64;

@@ -197,6 +197,37 @@ struct ShuffleXor : KernelBase<kLanes> {
   }
 };
 
+/// in: an int per thread of the grid. Every warp leaves its values in global memory and adds to a
+/// counter; the one that comes last sums up what all have left. out: the counter; the values as
+/// (kLanes, kAtomicWarps), at kAtomicParts; a 1 per warp, in its turn; a sum per lane, that of the
+/// lane opposite.
+struct AtomicAdd : KernelBase<kAtomicThreads> {
+  GPU_FN static void run(const Buffers& p, Nothing&) {
+    const int lane = gpu::lane_idx();
+    const int warp =
+        static_cast<int>(gpu::block_idx().x) * (kAtomicThreads / kLanes) + gpu::warp_idx();
+    auto* out = static_cast<std::uint32_t*>(p.out);
+    std::uint32_t* parts = out + kAtomicParts;
+    // Reads the zero first: the cache then holds what other blocks, next to it, have yet to write.
+    parts[lane * kAtomicWarps + warp] +=
+        static_cast<const std::uint32_t*>(p.in)[warp * kLanes + lane];
+    gpu::sync_warp();
+    std::uint32_t before = 0;
+    if (lane == 0) {
+      before = gpu::atomic_add_acq_rel(out, kAtomicStep);
+      out[kAtomicTurns + before / kAtomicStep % kAtomicWarps] = 1;
+    }
+    before = gpu::shfl(before, 0);
+    gpu::sync_warp();
+    if (before != kAtomicStep * (kAtomicWarps - 1)) return;
+    std::uint32_t sum = 0;
+    for (int w = 0; w < kAtomicWarps; ++w) {
+      sum += parts[(lane ^ (kLanes - 1)) * kAtomicWarps + w];
+    }
+    out[kAtomicSums + lane] = sum;
+  }
+};
+
 struct Chunk {
   alignas(kCopyBytes) unsigned char bytes[kCopyBytes];
 };
@@ -317,6 +348,12 @@ fp8_sdpa::Status launch_elementwise(const Buffers& buffers, const gpu::Queue& qu
   return gpu::launch<Kernel>(dim3(static_cast<unsigned>(blocks)), buffers, queue);
 }
 
+inline fp8_sdpa::Status launch_atomic_add(const Buffers& buffers, const gpu::Queue& queue) {
+  const auto status = gpu::fill_zero(buffers.out, kAtomicTurns * sizeof(std::uint32_t), queue);
+  if (!status.ok()) return status;
+  return gpu::launch<AtomicAdd>(dim3(kAtomicBlocks), buffers, queue);
+}
+
 inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu::Queue& q) {
   switch (primitive) {
     case Primitive::kIndices:
@@ -328,6 +365,7 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kShuffleXor: return gpu::launch<ShuffleXor>(dim3(1), b, q);
     case Primitive::kCpAsync: return gpu::launch<CpAsync>(dim3(1), b, q);
     case Primitive::kCpAsyncZfill: return gpu::launch<CpAsyncZfill>(dim3(1), b, q);
+    case Primitive::kAtomicAdd: return launch_atomic_add(b, q);
     case Primitive::kE4M3ToHalf: return launch_elementwise<E4M3ToHalf>(b, q);
     case Primitive::kE5M2ToHalf: return launch_elementwise<E5M2ToHalf>(b, q);
     case Primitive::kE4M3x4ToHalf4: return launch_elementwise<E4M3x4ToHalf4>(b, q);
@@ -350,6 +388,7 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kPrint: return gpu::launch<Print>(dim3(1), b, q);
     case Primitive::kStmatrix:
     case Primitive::kMBarrier:
+    case Primitive::kMBarrierArriveIf:
     case Primitive::kTmaLoad:
     case Primitive::kTmaStore:
     case Primitive::kWgmmaSizes:

@@ -29,6 +29,20 @@ Case mbarrier_case() {
   return make_case("mbarrier_ring", Primitive::kMBarrier, in, expected, 0);
 }
 
+Case mbarrier_arrive_if_case() {
+  std::vector<int> in(kArriveIfThreads);
+  for (int t = 0; t < kArriveIfThreads; ++t) in[t] = (t + 1) * 7919 % 10007;
+  std::vector<int> values = in;
+  for (int round = 0; round < kArriveIfRounds; ++round) {
+    const std::vector<int> before = values;
+    for (int t = 0; t < kArriveIfThreads; ++t) {
+      const int next = (t / kArriveIfEvery + 1) % kArriveIfCount;
+      values[t] += before[next * kArriveIfEvery + round % kArriveIfEvery];
+    }
+  }
+  return make_case("mbarrier_arrive_if", Primitive::kMBarrierArriveIf, in, values, 0);
+}
+
 std::vector<std::uint8_t> random_bytes(int count) {
   gpu::host::Random random(21);
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count));
@@ -132,6 +146,7 @@ Case cluster_case() {
 
 void add_hopper_cases(std::vector<Case>& all) {
   all.push_back(hopper_only(mbarrier_case(), false));
+  all.push_back(hopper_only(mbarrier_arrive_if_case(), false));
   all.push_back(hopper_only(tma_load_case(), true));
   all.push_back(hopper_only(tma_store_case(), true));
   all.push_back(hopper_only(elect_case(), false));

@@ -55,6 +55,33 @@ struct MBarrierRing : KernelBase<kLanes + kMBarrierConsumers, MBarrierShared> {
   }
 };
 
+/// in, out: an int per thread. In each round one thread in kArriveIfEvery hands its value over and
+/// counts; all wait, and add what they find.
+struct ArriveIfShared {
+  int buffer[kArriveIfCount];
+  gpu::MBarrier written;
+};
+struct MBarrierArriveIf : KernelBase<kArriveIfThreads, ArriveIfShared> {
+  static constexpr int kMinSmVersion = 90;
+
+  GPU_FN static void run(const Buffers& p, Shared& sm) {
+    const int t = gpu::thread_idx();
+    const int place = t / kArriveIfEvery;
+    int value = static_cast<const int*>(p.in)[t];
+    if (t == 0) gpu::mbarrier_init(sm.written, kArriveIfCount);
+    gpu::sync_block();
+    for (int round = 0; round < kArriveIfRounds; ++round) {
+      const bool counts = t % kArriveIfEvery == round % kArriveIfEvery;
+      if (counts) sm.buffer[place] = value;
+      gpu::mbarrier_arrive_if(counts, sm.written);
+      gpu::mbarrier_wait(sm.written, round % 2);
+      value += sm.buffer[(place + 1) % kArriveIfCount];
+      gpu::sync_block();
+    }
+    static_cast<int*>(p.out)[t] = value;
+  }
+};
+
 struct TmaParams {
   Buffers buffers;
   gpu::TensorMap maps[kTmaCount];
@@ -258,6 +285,7 @@ inline fp8_sdpa::Status launch_hopper(Primitive primitive, const Buffers& b, con
   switch (primitive) {
     case Primitive::kStmatrix: return gpu::launch<Stmatrix>(dim3(1), b, q);
     case Primitive::kMBarrier: return gpu::launch<MBarrierRing>(dim3(1), b, q);
+    case Primitive::kMBarrierArriveIf: return gpu::launch<MBarrierArriveIf>(dim3(1), b, q);
     case Primitive::kTmaLoad:
     case Primitive::kTmaStore: return launch_tma(primitive, b, q);
     case Primitive::kElectOne: return gpu::launch<ElectOne>(dim3(1), b, q);

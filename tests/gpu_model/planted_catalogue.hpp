@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/gpu_model/planted_arrivals.hpp"
 #include "tests/gpu_model/planted_bugs.hpp"
 #include "tests/gpu_model/planted_hopper.hpp"
 
@@ -46,6 +47,12 @@ inline const std::vector<Entry>& catalogue() {
                        return Experiment(planted).passes(options);
                      }});
     }
+    using A = ArrivalBug;
+    all.push_back({"arrivals_none", true, false, false, false, arrivals_passes<A::kNone>});
+    all.push_back(
+        {"arrivals_too_early", false, true, false, true, arrivals_passes<A::kArrivesTooEarly>});
+    all.push_back(
+        {"arrivals_read_too_early", false, false, false, true, arrivals_passes<A::kReadsTooEarly>});
     using B = HopperBug;
     const std::vector<Entry> hopper = {
         hopper_entry<B::kNone>("hopper_none", false, false),

@@ -1,4 +1,4 @@
-// What concerns several threads: indices, barriers, shuffles, asynchronous copies.
+// What concerns several threads: indices, barriers, shuffles, atomics, asynchronous copies.
 #include <cstdint>
 #include <numeric>
 
@@ -79,6 +79,21 @@ Case shuffle_xor_case() {
   return make_case("shfl_xor", Primitive::kShuffleXor, in, expected, 0);
 }
 
+Case atomic_add_case() {
+  const auto in = numbers(kAtomicWarps * kLanes, 31);
+  std::vector<std::uint32_t> expected(kAtomicWords, 0);
+  expected[0] = kAtomicStep * kAtomicWarps;
+  for (int warp = 0; warp < kAtomicWarps; ++warp) {
+    expected[kAtomicTurns + warp] = 1;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const auto value = static_cast<std::uint32_t>(in[warp * kLanes + lane]);
+      expected[kAtomicParts + lane * kAtomicWarps + warp] = value;
+      expected[kAtomicSums + (lane ^ (kLanes - 1))] += value;
+    }
+  }
+  return make_case("atomic_add_acq_rel", Primitive::kAtomicAdd, in, expected, 0);
+}
+
 std::vector<std::uint8_t> some_bytes(int count) {
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) bytes[i] = static_cast<std::uint8_t>(i * 7 + i / 256 + 1);
@@ -117,6 +132,7 @@ void add_thread_cases(std::vector<Case>& all) {
   all.push_back(named_barriers_case());
   all.push_back(shuffle_case());
   all.push_back(shuffle_xor_case());
+  all.push_back(atomic_add_case());
   all.push_back(cp_async_case());
   all.push_back(cp_async_zfill_case());
 }

@@ -19,11 +19,18 @@ namespace detail {
 
 /// What a variant computes once per plan, such as TMA's tensor maps: opaque.
 struct alignas(64) PlanState {
-  static constexpr std::size_t kBytes = 1024;
+  static constexpr std::size_t kBytes = 4096;
   std::array<std::byte, kBytes> bytes{};
+  std::size_t workspace_bytes = 0;
 };
 
 }  // namespace detail
+
+struct PlanOptions {
+  /// Each row of O has the same bits whatever else the problem holds: no two blocks share a tile of
+  /// query rows, which would be cut where the whole problem says. Slower where blocks would share.
+  bool batch_invariant = false;
+};
 
 /// A problem bound to a device and a variant. Cheap to copy; holds pointers into the caller's
 /// tensors.
@@ -33,11 +40,12 @@ class Plan {
   const Device& device() const { return device_; }
   const Variant& variant() const { return *variant_; }
   const detail::PlanState& state() const { return state_; }
-  /// Bytes of device memory that forward() needs beside the tensors; 0 for the Stage C family.
-  std::size_t workspace_bytes() const { return 0; }
+  /// Bytes of device memory that forward() needs beside the tensors, aligned to 256 as cudaMalloc
+  /// does: where blocks share a tile of query rows, for its parts. Often 0; always 0 but for sm90.
+  std::size_t workspace_bytes() const { return state_.workspace_bytes; }
 
  private:
-  friend Result<Plan> plan(const Problem&, const Device&, const Variant*);
+  friend Result<Plan> plan(const Problem&, const Device&, const Variant*, const PlanOptions&);
   Problem problem_;
   Device device_;
   const Variant* variant_ = nullptr;
@@ -48,15 +56,18 @@ class Plan {
 /// of the toggles that the build was configured with, if any; else the one that is predicted to be
 /// fastest on sm_90, and sm80_mma on other devices; else the first that serves the problem.
 /// kInvalidArgument or kUnsupported, with the reason, before anything is launched.
-Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant = nullptr);
+Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant = nullptr,
+                  const PlanOptions& options = {});
 
-/// Launches the plan on `stream`. Never synchronises, allocates on the device, prints or exits;
+/// Launches the plan on `stream`. `workspace` has workspace_bytes(), whatever is in them; launches
+/// that may run at the same time need one each. kInvalidArgument if it is null though the plan
+/// needs one. Never synchronises, allocates on the device, prints or exits;
 /// capturable in a CUDA graph. On the host executor it returns when the kernel has run, and
 /// `stream` is ignored.
 Status forward(const Plan& plan, void* workspace, CUstream_st* stream);
 
 /// plan() and forward() in one call on the current CUDA device, with the library's own choice of
-/// variant.
+/// variant. It has no workspace, so the plan is batch-invariant (PlanOptions).
 Status forward(const Problem& problem, CUstream_st* stream);
 
 }  // namespace fp8_sdpa

@@ -52,7 +52,8 @@ int main() {
     std::fprintf(stderr, "%s\n", plan.status().message().c_str());
     return 1;
   }
-  if (const auto status = fp8_sdpa::forward(*plan, nullptr, nullptr); !status.ok()) {
+  std::vector<std::max_align_t> workspace(plan->workspace_bytes() / sizeof(std::max_align_t) + 1);
+  if (const auto status = fp8_sdpa::forward(*plan, workspace.data(), nullptr); !status.ok()) {
     std::fprintf(stderr, "%s\n", status.message().c_str());
     return 1;
   }

@@ -1,0 +1,31 @@
+// Atomics in global memory: how blocks of a grid tell each other that something is there.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/backend.hpp"
+#if !GPU_ON_DEVICE
+#include <atomic>
+#endif
+
+namespace gpu {
+inline namespace GPU_BACKEND {
+
+/// atom.add.acq_rel.gpu.global.u32 (PTX ISA, "atom"; "Memory Consistency Model"): adds `value` and
+/// returns what was there. Who sees another thread's addition sees what that thread had written, or
+/// had seen through a barrier, before it.
+GPU_FN std::uint32_t atomic_add_acq_rel(std::uint32_t* address, std::uint32_t value) {
+#if GPU_ON_DEVICE
+  std::uint32_t before;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(__cvta_generic_to_global(address)), "r"(value)
+               : "memory");
+  return before;
+#else
+  return std::atomic_ref<std::uint32_t>(*address).fetch_add(value, std::memory_order_acq_rel);
+#endif
+}
+
+}  // namespace GPU_BACKEND
+}  // namespace gpu

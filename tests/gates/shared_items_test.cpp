@@ -1,0 +1,131 @@
+// Tiles of query rows that several blocks share (sm90/schedule.hpp): their parts are written to the
+// workspace and merged by the block that comes last.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+
+#include "reference/harness.hpp"
+#include "tests/gates/gate_cases.hpp"
+
+namespace fp8_sdpa::tests {
+namespace {
+
+class SharedItems : public testing::TestWithParam<BackendVariant> {
+ protected:
+  void SetUp() override { ready_ = use_backend(std::get<0>(GetParam()), &device_); }
+  const Variant& variant() const { return *std::get<1>(GetParam()); }
+  /// A cluster's blocks share rows in their own way.
+  bool shares() const { return variant().name != "sm90_cluster"; }
+
+  std::size_t workspace_bytes(const reference::Shape& shape, const PlanOptions& options) const {
+    const auto data = case_data(shape, 81);
+    reference::CheckOptions check;
+    check.lse = false;
+    const auto harness = reference::Harness::make(*data, device_, check);
+    EXPECT_TRUE(harness.ok()) << harness.status().message();
+    const auto planned = plan((*harness)->problem(), device_, &variant(), options);
+    EXPECT_TRUE(planned.ok()) << planned.status().message();
+    return planned.ok() ? planned->workspace_bytes() : 0;
+  }
+
+  bool ready_ = false;
+  Device device_;
+};
+
+std::vector<const Variant*> sm90_variants() {
+  std::vector<const Variant*> chosen;
+  for (const Variant* variant : all_variants()) {
+    if (variant->family == Family::kSm90) chosen.push_back(variant);
+  }
+  return chosen;
+}
+
+reference::Shape few_rows(int head_dim, std::int64_t seq_kv) {
+  reference::Shape shape = make_shape(1, 1, 40, seq_kv, head_dim);
+  shape.name += "_shared";
+  return shape;
+}
+
+int first_head_dim(const Variant& variant, const Device& device) {
+  for (const int head_dim : {64, 128, 256}) {
+    const reference::CheckOptions without_lse{.lse = false};
+    if (reference::serves(variant, few_rows(head_dim, 300), Dtype::kE4M3, device, without_lse)
+            .ok()) {
+      return head_dim;
+    }
+  }
+  return 0;
+}
+
+// One tile of rows and many keys: every block has a part of it.
+TEST_P(SharedItems, OneTileOfRowsForAllBlocks) {
+  if (!ready_) return;
+  for (const int head_dim : {64, 128, 256}) {
+    SCOPED_TRACE(testing::Message() << "head_dim " << head_dim);
+    expect_pass_or_known_decline(variant(), few_rows(head_dim, 1100), 81, device_);
+  }
+}
+
+// Whole tiles first, parts of the rest after them; blocks that end inside a tile and begin another.
+TEST_P(SharedItems, TheTailOfSeveralRounds) {
+  if (!ready_) return;
+  for (const int head_dim : {64, 128, 256}) {
+    for (const auto& [heads, seq] : {std::pair{1, 700}, {3, 300}, {5, 200}}) {
+      SCOPED_TRACE(testing::Message() << heads << " heads, " << seq << " keys, " << head_dim);
+      expect_pass_or_known_decline(variant(), make_shape(1, heads, seq, seq, head_dim), 82,
+                                   device_);
+    }
+  }
+}
+
+// Under the causal mask tiles of rows see different numbers of keys, and some none: whoever has
+// such a tile writes its zeros.
+TEST_P(SharedItems, CausalTilesOfDifferentLengths) {
+  if (!ready_) return;
+  for (const int head_dim : {64, 128, 256}) {
+    for (const auto& [heads, seq_q, seq_kv] :
+         {std::tuple{3, 300, 300}, {5, 130, 170}, {1, 600, 200}, {2, 500, 260}}) {
+      SCOPED_TRACE(testing::Message()
+                   << heads << " heads, " << seq_q << " x " << seq_kv << ", " << head_dim);
+      reference::Shape shape = make_shape(1, heads, seq_q, seq_kv, head_dim);
+      shape.mask = Mask::kCausal;
+      shape.name += "_causal";
+      expect_pass_or_known_decline(variant(), shape, 83, device_);
+    }
+  }
+}
+
+// Else the tests above would test nothing.
+TEST_P(SharedItems, ThePlanSaysWhatWorkspaceItNeeds) {
+  if (!ready_) return;
+  const int head_dim = first_head_dim(variant(), device_);
+  ASSERT_NE(head_dim, 0);
+  const reference::Shape shape = few_rows(head_dim, 1100);
+  EXPECT_EQ(workspace_bytes(shape, {}) > 0, shares());
+  EXPECT_EQ(workspace_bytes(shape, {.batch_invariant = true}), 0U);
+}
+
+TEST_P(SharedItems, AMissingWorkspaceIsAnError) {
+  if (!ready_ || !shares()) return;
+  const auto data = case_data(few_rows(first_head_dim(variant(), device_), 1100), 81);
+  reference::CheckOptions check;
+  check.lse = false;
+  const auto harness = reference::Harness::make(*data, device_, check);
+  ASSERT_TRUE(harness.ok()) << harness.status().message();
+  const auto planned = plan((*harness)->problem(), device_, &variant());
+  ASSERT_TRUE(planned.ok()) << planned.status().message();
+  const Status status = forward(*planned, nullptr, nullptr);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "workspace is null; " + std::string(variant().name) + " needs " +
+                                  std::to_string(planned->workspace_bytes()) +
+                                  " bytes for this problem (Plan::workspace_bytes)");
+}
+
+INSTANTIATE_TEST_SUITE_P(Gates, SharedItems,
+                         testing::Combine(testing::ValuesIn(kBackends),
+                                          testing::ValuesIn(sm90_variants())),
+                         name_of_parameter);
+
+}  // namespace
+}  // namespace fp8_sdpa::tests
