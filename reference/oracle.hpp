@@ -41,8 +41,10 @@ struct Attention {
 /// Scores, softmax and sums in fp64, two passes. A row without keys has O = 0 and LSE = -inf. NaN
 /// in what a row attends to makes its O and LSE NaN; what a row does not attend to never reaches
 /// it. Spread over `threads` OS threads (0: one per core); the result does not depend on them.
+/// `keys_of_row`, (seq_q), says how many keys each row sees where the rows of q are some of a
+/// larger problem's; empty: as the mask says.
 Attention attention_fp64(std::span<const float> q, std::span<const float> k,
                          std::span<const float> v, const AttentionSizes& sizes, double scale,
-                         int threads = 0);
+                         int threads = 0, std::span<const std::int64_t> keys_of_row = {});
 
 }  // namespace fp8_sdpa::reference

@@ -41,10 +41,9 @@ void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& b
 
 void parallel_chunks(std::int64_t size,
                      const std::function<void(std::int64_t, std::int64_t)>& body) {
-  constexpr std::int64_t kChunk = std::int64_t{1} << 18;
-  if (size <= kChunk) return body(0, size);
-  parallel_for((size + kChunk - 1) / kChunk, [&](std::int64_t chunk) {
-    body(chunk * kChunk, std::min(size, (chunk + 1) * kChunk));
+  if (size <= kParallelChunk) return body(0, size);
+  parallel_for((size + kParallelChunk - 1) / kParallelChunk, [&](std::int64_t chunk) {
+    body(chunk * kParallelChunk, std::min(size, (chunk + 1) * kParallelChunk));
   });
 }
 
