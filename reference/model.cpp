@@ -30,6 +30,7 @@
 #include "reference/fp8.hpp"
 #include "reference/half.hpp"
 #include "reference/parallel.hpp"
+#include "reference/products.hpp"
 
 namespace fp8_sdpa::reference {
 namespace {
@@ -81,7 +82,7 @@ float round_weight(float weight, Weights format) {
   if (format == Weights::kBFloat16) {
     return decode_16(encode_16(weight, Dtype::kBFloat16), Dtype::kBFloat16);
   }
-  return decode_table(Dtype::kE4M3)[encode_fp8(weight, Dtype::kE4M3)];
+  return round_to_e4m3(weight);
 }
 
 /// An element of O as its format holds it. An FP8 output's scale is not known here: it keeps the
@@ -234,9 +235,7 @@ class RowModel {
       }
     } else {
       const float* tile = &head_.k[static_cast<std::size_t>(first / kTile) * dim * kTile];
-      for (std::size_t d = 0; d < dim; ++d) {
-        for (std::size_t n = 0; n < kTile; ++n) x[n] += q[d] * tile[d * kTile + n];
-      }
+      add_products(q, tile, kTile, dim, kTile, x.data());
     }
     for (int n = 0; n < count; ++n) x[static_cast<std::size_t>(n)] *= factor_;
   }
@@ -277,11 +276,8 @@ class RowModel {
       return;
     }
     for (float& value : row.o) value *= rescale;
-    for (int n = 0; n < count; ++n) {
-      const float weight = p[static_cast<std::size_t>(n)];
-      const float* value = &head_.v[static_cast<std::size_t>(first + n) * dim];
-      for (std::size_t d = 0; d < dim; ++d) row.o[d] += weight * value[d];
-    }
+    add_products(p.data(), &head_.v[static_cast<std::size_t>(first) * dim], dim,
+                 static_cast<std::size_t>(count), dim, row.o.data());
   }
 
   void add_truncated_tile(std::int64_t first, int count, const std::array<float, kTile>& p,

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "reference/parallel.hpp"
+#include "reference/vectors.hpp"
 
 namespace fp8_sdpa::reference {
 namespace {
@@ -26,26 +27,13 @@ constexpr std::int64_t kPackedBytes = std::int64_t{1} << 28;  ///< of heads that
 
 using Tile = std::array<std::array<double, kColumns>, kRows>;
 
-/// Vectors of doubles. By name: g++ 12 drops the attribute where it depends on a template
-/// parameter.
-template <int kLanes>
-struct VectorOf;
-template <>
-struct VectorOf<4> {
-  using Type = double __attribute__((vector_size(4 * sizeof(double))));
-};
-template <>
-struct VectorOf<8> {
-  using Type = double __attribute__((vector_size(8 * sizeof(double))));
-};
-
 /// For kPart rows: tile[r][c] += sum over k < depth of a[r * stride + k] * panel[k * kColumns + c],
 /// in the order of k. However many lanes a vector has, each element is the same chain of additions.
 template <int kLanes, int kPart>
 __attribute__((always_inline)) inline void multiply_part(const double* a, std::int64_t stride,
                                                          const double* panel, std::int64_t depth,
                                                          double* tile) {
-  using Vector = typename VectorOf<kLanes>::Type;
+  using Vector = typename VectorOf<double, kLanes>::Type;
   constexpr int kVectors = kColumns / kLanes;
   Vector sum[kPart][kVectors];
   __builtin_memcpy(sum, tile, sizeof(sum));
@@ -79,7 +67,6 @@ void multiply_baseline(const double* a, std::int64_t stride, const double* panel
 using Multiply = void (*)(const double*, std::int64_t, const double*, std::int64_t, int, Tile&);
 
 #if defined(__x86_64__)
-// Picked by hand: target_clones needs an ifunc, which runs before a sanitizer's runtime is up.
 __attribute__((target("avx2"))) void multiply_avx2(const double* a, std::int64_t stride,
                                                    const double* panel, std::int64_t depth,
                                                    int rows, Tile& tile) {
@@ -91,15 +78,16 @@ __attribute__((target("avx512f"))) void multiply_avx512(const double* a, std::in
   if (rows <= kRows / 2) return multiply<8, 4>(a, stride, panel, depth, rows, tile);
   multiply<8, 8>(a, stride, panel, depth, rows, tile);
 }
-Multiply pick_multiply() {
-  if (__builtin_cpu_supports("avx512f")) return multiply_avx512;
-  return __builtin_cpu_supports("avx2") ? multiply_avx2 : multiply_baseline;
-}
-#else
-Multiply pick_multiply() {
+#endif
+
+Multiply pick_multiply(Vectors vectors) {
+#if defined(__x86_64__)
+  if (vectors == Vectors::kAvx512) return multiply_avx512;
+  if (vectors == Vectors::kAvx2) return multiply_avx2;
+#endif
+  static_cast<void>(vectors);
   return multiply_baseline;
 }
-#endif
 
 constexpr std::int64_t panels(std::int64_t columns) {
   return (columns + kColumns - 1) / kColumns;
@@ -172,8 +160,8 @@ double exponentiate(std::span<double> scores, double& max) {
 class TaskOracle {
  public:
   TaskOracle(const PackedHead& head, std::span<const RowBlock> blocks, std::int64_t head_dim,
-             double scale)
-      : head_(head), blocks_(blocks), head_dim_(head_dim), scale_(scale) {
+             double scale, Multiply multiply)
+      : head_(head), blocks_(blocks), head_dim_(head_dim), scale_(scale), multiply_(multiply) {
     for (const RowBlock& block : blocks) {
       most_keys_ = std::max(most_keys_, *std::max_element(block.keys.begin(), block.keys.end()));
     }
@@ -280,7 +268,7 @@ class TaskOracle {
   std::int64_t most_keys_ = 0;
   std::int64_t stride_ = 0;
   std::unique_ptr<double[]> scores_;  ///< (blocks, kRows, stride)
-  Multiply multiply_ = pick_multiply();
+  Multiply multiply_;
 };
 
 /// What attention_fp64() works on.
@@ -289,6 +277,7 @@ struct Tensors {
   const AttentionSizes& sizes;
   double scale;
   std::span<const std::int64_t> keys_of_row;
+  Multiply multiply;
 };
 
 /// The task's rows, of all tasks of one KV head: the query heads of one KV head follow each other
@@ -315,7 +304,7 @@ void run_task(const Tensors& in, const PackedHead& head, std::int64_t kv, std::i
                                  : in.keys_of_row[static_cast<std::size_t>(row + r)];
     }
   }
-  TaskOracle(head, blocks, sizes.head_dim, in.scale).run();
+  TaskOracle(head, blocks, sizes.head_dim, in.scale, in.multiply).run();
 }
 
 }  // namespace
@@ -327,7 +316,7 @@ AttentionSizes sizes_of(const Shape& shape) {
 
 Attention attention_fp64(std::span<const float> q, std::span<const float> k,
                          std::span<const float> v, const AttentionSizes& sizes, double scale,
-                         int threads, std::span<const std::int64_t> keys_of_row) {
+                         int threads, std::span<const std::int64_t> keys_of_row, Vectors vectors) {
   const std::int64_t rows_total = std::int64_t{sizes.batch} * sizes.heads_q * sizes.seq_q;
   const std::int64_t kv_elements = sizes.seq_kv * sizes.head_dim;
   const std::int64_t kv_heads = std::int64_t{sizes.batch} * sizes.heads_kv;
@@ -338,7 +327,7 @@ Attention attention_fp64(std::span<const float> q, std::span<const float> k,
   Attention result;
   result.o.resize(static_cast<std::size_t>(rows_total * sizes.head_dim));
   result.lse.resize(static_cast<std::size_t>(rows_total));
-  const Tensors in{q, k, v, sizes, scale, keys_of_row};
+  const Tensors in{q, k, v, sizes, scale, keys_of_row, pick_multiply(vectors)};
   const std::int64_t tasks = sizes.heads_q / sizes.heads_kv *
                              ((sizes.seq_q + kRows * kBlocksOfTask - 1) / (kRows * kBlocksOfTask));
   const std::int64_t packs = (panels(sizes.seq_kv) + kPanelsOfTask - 1) / kPanelsOfTask;
