@@ -3,8 +3,10 @@
 //   forward/<variant>/<shape>         CUDA events around each launch, L2 warm
 //   forward/<variant>/<shape>/cold    the same, L2 flushed before each launch
 //   forward/<variant>/<shape>/graph   per launch of a CUDA graph
-//   forward/auto/<cell>               forward()'s own choice of variant, events and graph
-//   host_executor/<variant>/<shape>   with --host_executor: the harness's own speed
+//   forward/<variant>/<shape>/queued  CUDA events around each launch, queued behind a held stream
+//   forward/<variant>/<shape>/rotating  the same on copies of the inputs, together larger than L2
+//   forward/auto/<cell>               forward()'s own choice of variant, events, graph, queued and
+//   rotating host_executor/<variant>/<shape>   with --host_executor: the harness's own speed
 // Every one of them judges its variant first; see gated_cases.hpp and cells.hpp.
 #include <benchmark/benchmark.h>
 
@@ -12,6 +14,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,6 +32,7 @@
 #include "benchmarks/paths.hpp"
 #include "benchmarks/results.hpp"
 #include "benchmarks/roofline.hpp"
+#include "benchmarks/rotation.hpp"
 #include "benchmarks/runner_options.hpp"
 #include "benchmarks/timer.hpp"
 #include "reference/text.hpp"
@@ -75,7 +79,9 @@ void set_counters(benchmark::State& state, const PerfRecord& record) {
   state.counters["tflops"] = flop_count(record.shape) / (summary.p50 / kMicroseconds) / kTera;
   const auto clock = record.repetitions.front().clocks.sm_clock_mhz;
   if (clock) state.counters["sm_clock_mhz"] = *clock;
-  if (record.method == Method::kGraphWarm) state.counters["graph_us"] = summary.p50;
+  if (const char* name = counter_of(record.method); *name != '\0') {
+    state.counters[name] = summary.p50;
+  }
 }
 
 /// Warms up, and times each launch of the benchmark's iterations. No samples: it was skipped.
@@ -129,8 +135,19 @@ void time_forward(benchmark::State& state, Suite& suite, const Variant& variant,
   set_counters(state, record);
 }
 
+/// Whether inputs that go round are another case than inputs that stay.
+bool may_rotate(const Shape& shape, const Device& device) {
+  const auto l2 = l2_bytes(device);
+  return l2.ok() && rotating_copies(input_bytes(problem_of(shape, Dtype::kE4M3)), *l2) > 1;
+}
+
+/// Samples of a method that stands beside a cell's own: a graph has many launches in each.
+int samples_beside(Method method, const reference::Timing& timing) {
+  return std::max(1, timing.timed_iters / (method == Method::kGraphWarm ? kGraphLaunches : 1));
+}
+
 /// The same for a cell, with the library's choice of variant as the label: single launches between
-/// events, then launches of a CUDA graph.
+/// events, and the medians of other methods beside them.
 void time_cell(benchmark::State& state, Suite& suite, const Shape& shape) {
   const auto launch = suite.cells.launch(shape);
   if (!launch.ok()) return skip(state, suite, launch.status());
@@ -139,20 +156,23 @@ void time_cell(benchmark::State& state, Suite& suite, const Shape& shape) {
   const std::string_view variant = launch->plan.variant().name;
   std::vector<double> samples_us = time_iterations(state, suite, launch->plan, Method::kEventsWarm);
   if (samples_us.empty()) return;
-  const PerfRecord single =
-      record_of(suite, variant, shape, Method::kEventsWarm, std::move(samples_us));
-  const auto& timing = suite.config.timing;
-  auto graph_us = time_launches(launch->plan, Method::kGraphWarm, timing.warmup_iters,
-                                std::max(1, timing.timed_iters / kGraphLaunches));
-  if (!graph_us.ok()) return skip(state, suite, graph_us.status());
-  const PerfRecord graph =
-      record_of(suite, variant, shape, Method::kGraphWarm, std::move(*graph_us));
-  if (Status s = launch->check_output(); !s.ok()) return skip(state, suite, s);
-  for (const PerfRecord& record : {single, graph}) {
+  std::vector<PerfRecord> records;
+  records.push_back(record_of(suite, variant, shape, Method::kEventsWarm, std::move(samples_us)));
+  for (const Method method : {Method::kGraphWarm, Method::kQueuedWarm, Method::kQueuedRotating}) {
+    if (method == Method::kQueuedRotating && !may_rotate(shape, suite.device)) continue;
+    auto beside = time_launches(launch->plan, method, suite.config.timing.warmup_iters,
+                                samples_beside(method, suite.config.timing));
+    if (!beside.ok()) return skip(state, suite, beside.status());
+    if (Status s = launch->check_output(); !s.ok()) return skip(state, suite, s);
+    records.push_back(record_of(suite, variant, shape, method, std::move(*beside)));
+  }
+  for (const PerfRecord& record : records) {
     if (Status s = check_roofline(record, suite.device); !s.ok()) return skip(state, suite, s);
   }
-  set_counters(state, single);
-  state.counters["graph_us"] = summarise(graph.samples_us).p50;
+  set_counters(state, records.front());
+  for (const PerfRecord& record : std::span(records).subspan(1)) {
+    state.counters[counter_of(record.method)] = summarise(record.samples_us).p50;
+  }
 }
 
 /// Wall time of the host executor: how fast the harness is, and nothing about a GPU.
@@ -188,16 +208,14 @@ void for_each_pair(const std::vector<Shape>& shapes, const Device& device, const
 }
 
 void register_forward(Suite& suite, const Device& device) {
-  constexpr std::pair<Method, const char*> kSeries[] = {
-      {Method::kEventsWarm, ""}, {Method::kEventsCold, "/cold"}, {Method::kGraphWarm, "/graph"}};
   for_each_pair(suite.config.shapes, device, [&](const Variant& variant, const Shape& shape) {
-    for (const auto& [method, suffix] : kSeries) {
-      const std::string name = "forward/" + std::string(variant.name) + "/" + shape.name + suffix;
-      benchmark::RegisterBenchmark(
-          name.c_str(),
-          [&suite, &variant, shape, method = method](benchmark::State& state) {
-            time_forward(state, suite, variant, shape, method);
-          })
+    for (const Method method : kMethods) {
+      if (method == Method::kQueuedRotating && !may_rotate(shape, device)) continue;
+      const std::string name = series_name(std::string(variant.name), shape.name, method);
+      benchmark::RegisterBenchmark(name.c_str(),
+                                   [&suite, &variant, shape, method](benchmark::State& state) {
+                                     time_forward(state, suite, variant, shape, method);
+                                   })
           ->UseManualTime()
           ->Iterations(suite.config.timing.timed_iters)
           ->Unit(benchmark::kMicrosecond);

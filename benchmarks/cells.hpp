@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -40,13 +41,16 @@ class GatedCells {
   Result<GatedLaunch> launch(const reference::Shape& shape);
 
  private:
-  Result<GatedLaunch> judge(const reference::Shape& shape) const;
+  Result<GatedLaunch> judge(const reference::Shape& shape);
+  /// The shape's inputs and codes; those that are there where only the mask is another.
+  const reference::CaseData& drawn(const reference::Shape& shape);
 
   reference::Config config_;
   Device device_;
   std::string name_;  ///< of the last shape
   Status refused_;    ///< what became of it, with last_
   std::shared_ptr<const GatedLaunch> last_;
+  std::optional<reference::CaseData> drawn_;  ///< of the last shape that was judged by its rows
 };
 
 }  // namespace fp8_sdpa::bench

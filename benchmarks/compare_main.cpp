@@ -10,6 +10,7 @@
 #include "benchmarks/comparable.hpp"
 #include "benchmarks/compare.hpp"
 #include "benchmarks/result_directory.hpp"
+#include "benchmarks/results.hpp"
 #include "benchmarks/selection.hpp"
 #include "benchmarks/tool.hpp"
 
@@ -44,8 +45,7 @@ void declare(CommandLine& line, Arguments& arguments) {
   line.add("--variant-new", options.variant_new, "The variant of NEW against each, or all");
   line.add("--shapes", arguments.shapes,
            "Shapes to judge, comma-separated; default: all, the same in both");
-  line.add("--method", options.method, "Method to judge by")
-      .one_of({"events_l2_warm", "events_l2_cold", "graph_l2_warm"});
+  line.add("--method", options.method, "Method to judge by").one_of(method_names());
   line.add("--by", arguments.by, "Statistics that must each reach it: p50, p90, mean");
   constexpr double kMaxEffect = 0.5;
   line.add("--min-effect", options.rule.min_effect,

@@ -6,6 +6,7 @@
 
 #include "benchmarks/elite.hpp"
 #include "benchmarks/result_directory.hpp"
+#include "benchmarks/results.hpp"
 #include "benchmarks/tool.hpp"
 
 namespace {
@@ -49,8 +50,7 @@ int main(int argc, char** argv) {
   line.add("PERF", arguments.perf, "perf_baseline.json, its folder, or a file of fp8_sdpa_bench")
       .required();
   line.add("--baseline", arguments.baseline, "The variant to be faster than").required();
-  line.add("--method", arguments.method, "Method whose p50 counts")
-      .one_of({"events_l2_warm", "events_l2_cold", "graph_l2_warm"});
+  line.add("--method", arguments.method, "Method whose p50 counts").one_of(method_names());
   line.add("--elite", arguments.elite, "The elite file");
   if (const auto code = parse_or_exit(line, argc, argv)) return *code;
   return run_guarded(line, [&] { return run(line, arguments); });

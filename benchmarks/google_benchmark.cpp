@@ -120,11 +120,9 @@ std::vector<std::pair<std::string, std::string>> benchmark_context(const Device&
 
 std::string series_name(const std::string& variant, const std::string& shape, Method method) {
   const bool peer = variant.starts_with(kPeerPrefix);
-  std::string name =
+  const std::string name =
       "forward/" + (peer ? variant.substr(kPeerPrefix.size()) : variant) + "/" + shape;
-  if (method == Method::kEventsCold) name += "/cold";
-  if (method == Method::kGraphWarm) name += "/graph";
-  return name;
+  return name + suffix_of(method);
 }
 
 json benchmark_document(const RunInfo& run, const Device& device,

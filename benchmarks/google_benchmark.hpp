@@ -16,7 +16,7 @@ namespace fp8_sdpa::bench {
 std::vector<std::pair<std::string, std::string>> benchmark_context(const Device& device,
                                                                    const DeviceInfo* info);
 
-/// "forward/<who>/<shape>", with "/cold" or "/graph" behind it by those methods. The same for ours
+/// "forward/<who>/<shape>", with suffix_of() the method behind it. The same for ours
 /// and for peers: "peer/cudnn_fp8" is "cudnn_fp8".
 std::string series_name(const std::string& variant, const std::string& shape, Method method);
 

@@ -156,7 +156,8 @@ Result<PerfFile> read_baseline(const json& read, const std::string& path,
 
 // --- Google Benchmark ----------------------------------------------------------------------------
 
-/// "forward/V/S[/cold|/graph]", with or without "/iterations:500/manual_time" behind it.
+/// "forward/V/S", with or without a method's suffix,, with or without "/iterations:500/manual_time"
+/// behind it.
 std::optional<PerfSeries> series_of_name(const std::string& name) {
   std::vector<std::string> parts;
   for (std::size_t at = 0; at <= name.size();) {
@@ -176,16 +177,13 @@ std::optional<PerfSeries> series_of_name(const std::string& name) {
   PerfSeries series;
   series.variant = parts[1];
   series.shape = parts[2];
-  series.method = name_of(Method::kEventsWarm);
-  if (parts.size() == kWarmParts) return series;
-  if (parts.back() == "cold") {
-    series.method = name_of(Method::kEventsCold);
-  } else if (parts.back() == "graph") {
-    series.method = name_of(Method::kGraphWarm);
-  } else {
-    return std::nullopt;
+  const std::string suffix = parts.size() == kWarmParts ? "" : "/" + parts.back();
+  for (const Method method : kMethods) {
+    if (suffix != suffix_of(method)) continue;
+    series.method = name_of(method);
+    return series;
   }
-  return series;
+  return std::nullopt;
 }
 
 /// A counter; NaN, and a Status, where it is not a usable time.

@@ -22,6 +22,11 @@ std::string method_title(const std::string& method) {
   if (method == name_of(Method::kEventsWarm)) return "Single launches between events, L2 warm";
   if (method == name_of(Method::kEventsCold)) return "Single launches between events, L2 cold";
   if (method == name_of(Method::kGraphWarm)) return "Launches inside a CUDA graph, L2 warm";
+  if (method == name_of(Method::kQueuedWarm))
+    return "Single launches behind a held stream, L2 warm";
+  if (method == name_of(Method::kQueuedRotating)) {
+    return "Single launches behind a held stream, on inputs in turns, larger than L2";
+  }
   return method;
 }
 

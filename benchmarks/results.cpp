@@ -206,6 +206,12 @@ std::optional<double> expected_clock(const std::vector<PerfRecord>& records) {
   return expected_clock(std::move(clocks));
 }
 
+std::vector<std::string> method_names() {
+  std::vector<std::string> names;
+  for (const Method method : kMethods) names.emplace_back(name_of(method));
+  return names;
+}
+
 json perf_baseline(const RunInfo& run, const std::vector<PerfRecord>& records) {
   json out = result_header(run);
   out["schema_version"] = kPerfSchemaVersion;

@@ -89,8 +89,10 @@ Roofline roofline(const DeviceLimits& limits, int sm_count, const reference::Sha
   const double flop_per_second = limits.flop_per_clock_per_sm * sm_count * out.clock_mhz * kMega;
   out.flop_us =
       kFlopPerPairAndDim * attended_pairs(shape) * shape.head_dim / flop_per_second * kMicroseconds;
-  const bool warm = method != Method::kEventsCold;
-  const double from_dram = std::max(0.0, input_bytes(shape) - (warm ? limits.l2_bytes : 0.0));
+  const double all = input_bytes(shape);
+  double from_dram = method == Method::kEventsCold ? all : std::max(0.0, all - limits.l2_bytes);
+  // Copies that go round are twice L2, which holds half of them at most.
+  if (method == Method::kQueuedRotating && all < limits.l2_bytes) from_dram = all / 2;
   out.bytes_us = from_dram / limits.dram_bytes_per_second * kMicroseconds;
   return out;
 }

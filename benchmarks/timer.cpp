@@ -3,7 +3,11 @@
 #include <utility>
 
 #if FP8_SDPA_HAS_DEVICE
+#include <optional>
+
 #include "benchmarks/cuda_handles.hpp"
+#include "benchmarks/hold.hpp"
+#include "benchmarks/rotation.hpp"
 #include "gpu/cuda_check.hpp"
 #include "reference/memory.hpp"
 #endif
@@ -33,6 +37,8 @@ struct LaunchTimer::Impl {
   Event start;
   Event stop;
   GraphExec graph;
+  std::optional<Hold> hold;
+  std::optional<Rotation> rotation;
 
   Status set_up() {
     cudaStream_t raw = nullptr;
@@ -45,18 +51,39 @@ struct LaunchTimer::Impl {
     workspace = std::move(*space);
     if (method == Method::kEventsCold) return allocate_flush_buffer();
     if (method == Method::kGraphWarm) return capture();
+    if (method == Method::kQueuedRotating) {
+      if (Status status = make_rotation(); !status.ok()) return status;
+    }
+    if (method == Method::kQueuedWarm || method == Method::kQueuedRotating) return make_hold();
     return {};
   }
 
   Status allocate_flush_buffer() {
     constexpr std::size_t kTimesL2 = 2;
-    int l2_bytes = 0;
-    FP8_SDPA_RETURN_IF_CUDA_ERROR(
-        cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, plan.device().index));
-    auto buffer = reference::allocate(plan.device(), kTimesL2 * static_cast<std::size_t>(l2_bytes),
+    const auto l2 = l2_bytes(plan.device());
+    if (!l2.ok()) return l2.status();
+    auto buffer = reference::allocate(plan.device(), kTimesL2 * static_cast<std::size_t>(*l2),
                                       "the L2 flush buffer");
     if (!buffer.ok()) return buffer.status();
     flush = std::move(*buffer);
+    return {};
+  }
+
+  Status make_rotation() {
+    const auto l2 = l2_bytes(plan.device());
+    if (!l2.ok()) return l2.status();
+    const std::int64_t copies = rotating_copies(input_bytes(plan.problem()), *l2);
+    if (copies == 1) return {};
+    auto made = Rotation::make(plan, copies);
+    if (!made.ok()) return made.status();
+    rotation = std::move(*made);
+    return {};
+  }
+
+  Status make_hold() {
+    auto made = Hold::make();
+    if (!made.ok()) return made.status();
+    hold = std::move(*made);
     return {};
   }
 
@@ -84,8 +111,25 @@ struct LaunchTimer::Impl {
   }
 
   Status launch() {
-    if (graph == nullptr) return forward(plan, workspace.data(), stream.get());
-    return FP8_SDPA_CUDA_STATUS(cudaGraphLaunch(graph.get(), stream.get()));
+    if (graph != nullptr) return FP8_SDPA_CUDA_STATUS(cudaGraphLaunch(graph.get(), stream.get()));
+    return forward(rotation ? rotation->next() : plan, workspace.data(), stream.get());
+  }
+
+  /// Event, launch, event.
+  Status queue_sample() {
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventRecord(start.get(), stream.get()));
+    if (Status status = launch(); !status.ok()) return status;
+    return FP8_SDPA_CUDA_STATUS(cudaEventRecord(stop.get(), stream.get()));
+  }
+
+  /// The same behind a hold, and a wait for the end. Whether the hold lasted that long.
+  Result<bool> queue_held_sample() {
+    if (Status status = hold->hold(stream.get()); !status.ok()) return status;
+    Status queued = queue_sample();
+    hold->release();
+    if (!queued.ok()) return queued;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(stop.get()));
+    return hold->was_held();
   }
 
   int launches_at_once() const { return graph == nullptr ? 1 : kGraphLaunches; }
@@ -95,7 +139,7 @@ Result<LaunchTimer> LaunchTimer::make(const Plan& plan, Method method) {
   if (plan.device().backend != Backend::kDevice) {
     return unsupported("the host executor has no CUDA events: its time says nothing of a GPU");
   }
-  auto impl = std::make_unique<Impl>(Impl{plan, method, {}, {}, {}, {}, {}, {}});
+  auto impl = std::make_unique<Impl>(Impl{plan, method, {}, {}, {}, {}, {}, {}, {}, {}});
   if (Status status = impl->set_up(); !status.ok()) return status;
   return LaunchTimer(std::move(impl));
 }
@@ -116,9 +160,9 @@ Result<double> LaunchTimer::sample_us() {
     // Else the launch's latency would hide behind the flush, and cold could seem faster than warm.
     FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream));
   }
-  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventRecord(impl_->start.get(), stream));
-  if (Status status = impl_->launch(); !status.ok()) return status;
-  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventRecord(impl_->stop.get(), stream));
+  Status queued = impl_->hold ? queue_held([this] { return impl_->queue_held_sample(); })
+                              : impl_->queue_sample();
+  if (!queued.ok()) return queued;
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(impl_->stop.get()));
   float milliseconds = 0;
   FP8_SDPA_RETURN_IF_CUDA_ERROR(

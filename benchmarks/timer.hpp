@@ -20,6 +20,10 @@ inline constexpr int kGraphLaunches = 20;
 /// kEventsCold: the same after a buffer of twice the L2 cache was overwritten, outside the events
 ///   and waited for, so that only the state of L2 differs.
 /// kGraphWarm: events around a CUDA graph of kGraphLaunches launches, divided by their number.
+/// kQueuedWarm: event, launch, event, queued while a kernel holds the stream (hold.hpp): the host's
+///   part is over before the first event, and the time is the device's alone.
+/// kQueuedRotating: the same on copies of the inputs in turns (rotation.hpp), which together are
+///   twice the L2 cache; on the inputs themselves where they do not fit into it.
 class LaunchTimer {
  public:
   /// kUnsupported in a build without device code or for a plan of the host executor.

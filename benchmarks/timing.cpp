@@ -114,7 +114,7 @@ Failure time_group(const std::vector<TimedVariant>& variants, const CaseData& da
                    std::vector<PerfRecord>& records) {
   Group group(variants, data, workload, plan);
   if (Failure f = group.set_up(); !f.status.ok()) return f;
-  for (const Method method : {Method::kEventsWarm, Method::kEventsCold, Method::kGraphWarm}) {
+  for (const Method method : kTimedMethods) {
     if (Failure f = group.time(method, nvml, records); !f.status.ok()) return f;
   }
   return {};

@@ -20,6 +20,10 @@ struct TimedVariant {
   const std::vector<std::uint16_t>* judged;
 };
 
+/// The methods that time_variants() times by; fp8_sdpa_bench has all of kMethods.
+inline constexpr Method kTimedMethods[] = {Method::kEventsWarm, Method::kEventsCold,
+                                           Method::kGraphWarm};
+
 /// How long to time.
 struct TimingPlan {
   int warmup_iters = 0;
@@ -50,8 +54,8 @@ void reject_above_roofline(const std::vector<TimedVariant>& variants, const Devi
 std::vector<std::string> clock_notes(const std::vector<PerfRecord>& records,
                                      const std::optional<int>& max_mhz);
 
-/// Times variants on one case by every method: on the same tensors, their samples taken in turns in
-/// a random order (measurement.hpp; seeded by the case). Where there are several, each sample is
+/// Times variants on one case by kTimedMethods: on the same tensors, their samples taken in turns
+/// in a random order (measurement.hpp; seeded by the case). Where there are several, each sample is
 /// preceded by an untimed launch of the same variant, so that its code is as warm as on its own. O
 /// must be what the gates have judged, before the timing and after it. Clocks are read where NVML
 /// is. A Status means that the run cannot go on.

@@ -18,7 +18,8 @@ class BudgetCache {
  public:
   using Key = std::tuple<Weights, Accumulator, Dtype>;
   std::mutex mutex;
-  std::map<Key, std::shared_ptr<const Budget>> made;
+  std::map<Key, std::shared_ptr<const ModelRun>> runs;
+  std::map<std::tuple<Key, std::int64_t, std::int64_t>, std::shared_ptr<const Budget>> made;
 };
 
 namespace {
@@ -125,9 +126,8 @@ class Expectation {
   std::int64_t rows_ = 0;
 };
 
-Budget make_budget(const CaseData& data, const ModelOptions& options) {
+Budget make_budget(const CaseData& data, const ModelRun& run, const RowRange& range) {
   const AttentionSizes sizes = sizes_of(data.shape);
-  const ModelRun run = run_model(data.q, data.k, data.v, sizes, data.softmax_scale, options);
   const std::int64_t dims = sizes.head_dim;
   const std::int64_t heads = std::int64_t{sizes.batch} * sizes.heads_q;
   Budget budget;
@@ -136,7 +136,8 @@ Budget make_budget(const CaseData& data, const ModelOptions& options) {
   for (std::int64_t head = 0; head < heads; ++head) {
     Squares in_head;
     Expectation head_expected;
-    for (std::int64_t row = head * sizes.seq_q; row < (head + 1) * sizes.seq_q; ++row) {
+    const std::int64_t first = head * sizes.seq_q + range.first;
+    for (std::int64_t row = first; row < first + range.rows; ++row) {
       const auto place = static_cast<std::size_t>(row);
       const Squares squares =
           squares_of(&run.attention.o[static_cast<std::size_t>(row * dims)],
@@ -176,10 +177,22 @@ ModelOptions model_of(bool fp8_p, Dtype output) {
 }
 
 std::shared_ptr<const Budget> budget_of(const CaseData& data, const ModelOptions& options) {
+  return budget_of(data, options, {0, data.shape.seq_q});
+}
+
+std::shared_ptr<const Budget> budget_of(const CaseData& data, const ModelOptions& options,
+                                        const RowRange& range) {
   BudgetCache& cache = *data.budgets;
   const std::lock_guard lock(cache.mutex);
-  auto& entry = cache.made[{options.weights, options.accumulator, options.output}];
-  if (entry == nullptr) entry = std::make_shared<const Budget>(make_budget(data, options));
+  const BudgetCache::Key key{options.weights, options.accumulator, options.output};
+  auto& run = cache.runs[key];
+  if (run == nullptr) {
+    run =
+        std::make_shared<const ModelRun>(run_model(data.q, data.k, data.v, sizes_of(data.shape),
+                                                   data.softmax_scale, options, data.keys_of_row));
+  }
+  auto& entry = cache.made[{key, range.first, range.rows}];
+  if (entry == nullptr) entry = std::make_shared<const Budget>(make_budget(data, *run, range));
   return entry;
 }
 

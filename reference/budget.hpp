@@ -3,6 +3,7 @@
 // they were stated for.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -12,6 +13,11 @@
 namespace fp8_sdpa::reference {
 
 struct CaseData;
+
+/// Query rows [first, first + rows) of every (batch, head).
+struct RowRange {
+  std::int64_t first = 0, rows = 0;
+};
 
 /// A budget of one case and one kind of kernel: mean square errors, before the multiple. Each is
 /// the largest of
@@ -56,6 +62,9 @@ ModelOptions model_of(bool fp8_p, Dtype output);
 
 /// The budget of a case; computed once per case and options, then shared.
 std::shared_ptr<const Budget> budget_of(const CaseData& data, const ModelOptions& options);
+/// The same of some rows of every (batch, head) alone.
+std::shared_ptr<const Budget> budget_of(const CaseData& data, const ModelOptions& options,
+                                        const RowRange& range);
 
 /// Budgets that were made, by options. Thread-safe.
 class BudgetCache;

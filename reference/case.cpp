@@ -2,37 +2,67 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "reference/budget.hpp"
+#include "reference/parallel.hpp"
 #include "reference/qkv.hpp"
 
 namespace fp8_sdpa::reference {
 namespace {
 
-/// The largest norm of a row of `values`, (rows, head_dim). Rows that are not finite do not count.
-double largest_norm(const std::vector<float>& values, int head_dim) {
+/// The largest of(row), or 0, over rows of `head_dim` elements, on all cores.
+template <class Of>
+double largest_of_rows(std::int64_t rows, int head_dim, const Of& of) {
+  std::mutex mutex;
   double largest = 0.0;
-  for (std::size_t start = 0; start < values.size(); start += static_cast<std::size_t>(head_dim)) {
-    double sum = 0.0;
-    for (std::size_t d = 0; d < static_cast<std::size_t>(head_dim); ++d) {
-      const double value = values[start + d];
-      sum += value * value;
+  const std::int64_t rows_at_once = std::max<std::int64_t>(kParallelChunk / head_dim, 1);
+  const auto look = [&](std::int64_t task) {
+    double found = 0.0;
+    const std::int64_t last = std::min(rows, (task + 1) * rows_at_once);
+    for (std::int64_t row = task * rows_at_once; row < last; ++row) {
+      found = std::max(found, of(row));
     }
-    if (std::isfinite(sum)) largest = std::max(largest, sum);
-  }
-  return std::sqrt(largest);
+    const std::lock_guard lock(mutex);
+    largest = std::max(largest, found);
+  };
+  parallel_for((rows + rows_at_once - 1) / rows_at_once, look);
+  return largest;
 }
 
-double largest_magnitude(const std::vector<float>& values) {
-  double largest = 0.0;
-  for (const float value : values) {
-    if (std::isfinite(value)) largest = std::max(largest, std::fabs(static_cast<double>(value)));
-  }
-  return largest;
+/// The largest norm of a row of `values`, (rows, head_dim). Rows that are not finite do not count.
+double largest_norm(const std::vector<float>& values, int head_dim) {
+  return std::sqrt(largest_of_rows(std::ssize(values) / head_dim, head_dim, [&](std::int64_t row) {
+    double sum = 0.0;
+    for (std::int64_t d = 0; d < head_dim; ++d) {
+      const double value = values[static_cast<std::size_t>(row * head_dim + d)];
+      sum += value * value;
+    }
+    return std::isfinite(sum) ? sum : 0.0;
+  }));
+}
+
+/// The largest finite magnitude of `values`, (rows, head_dim).
+double largest_magnitude(const std::vector<float>& values, int head_dim) {
+  return largest_of_rows(std::ssize(values) / head_dim, head_dim, [&](std::int64_t row) {
+    double largest = 0.0;
+    for (std::int64_t d = 0; d < head_dim; ++d) {
+      const float value = values[static_cast<std::size_t>(row * head_dim + d)];
+      if (std::isfinite(value)) largest = std::max(largest, std::fabs(static_cast<double>(value)));
+    }
+    return largest;
+  });
+}
+
+Attention attend(const CaseData& data, const std::vector<float>& q, const std::vector<float>& k,
+                 const std::vector<float>& v) {
+  return attention_fp64(q, k, v, sizes_of(data.shape), data.softmax_scale, 0, data.keys_of_row);
 }
 
 /// Computes what follows from codes and descales alone.
@@ -40,11 +70,22 @@ void finish_from_codes(CaseData& data) {
   const std::vector<float> q = dequantise(data.q);
   const std::vector<float> k = dequantise(data.k);
   const std::vector<float> v = dequantise(data.v);
-  data.reference_kernel = attention_fp64(q, k, v, sizes_of(data.shape), data.softmax_scale);
-  data.max_abs_v = largest_magnitude(v);
+  data.reference_kernel = attend(data, q, k, v);
+  data.max_abs_v = largest_magnitude(v, data.shape.head_dim);
   data.score_bound = static_cast<double>(data.softmax_scale) *
                      largest_norm(q, data.shape.head_dim) * largest_norm(k, data.shape.head_dim);
   data.budgets = make_budget_cache();
+}
+
+void add_references(CaseData& data, const std::vector<float>& k, const std::vector<float>& v) {
+  if (data.saturated_infinities() == 0) {
+    data.reference_quantised = attend(data, data.inputs.q, k, v);
+  } else {
+    data.reference_quantised =
+        attend(data, saturate_infinities(data.inputs.q, data.q), saturate_infinities(k, data.k),
+               saturate_infinities(v, data.v));
+  }
+  finish_from_codes(data);
 }
 
 /// Quantises data.inputs; the rest of `data` is filled in.
@@ -60,10 +101,13 @@ void quantise_inputs(CaseData& data) {
 }  // namespace
 
 std::shared_ptr<const CaseData> with_references(CaseData data) {
-  data.reference_quantised = attention_fp64(
-      saturate_infinities(data.inputs.q, data.q), saturate_infinities(data.inputs.k, data.k),
-      saturate_infinities(data.inputs.v, data.v), sizes_of(data.shape), data.softmax_scale);
-  finish_from_codes(data);
+  add_references(data, data.inputs.k, data.inputs.v);
+  return std::make_shared<const CaseData>(std::move(data));
+}
+
+std::shared_ptr<const CaseData> with_references(CaseData data, const std::vector<float>& k,
+                                                const std::vector<float>& v) {
+  add_references(data, k, v);
   return std::make_shared<const CaseData>(std::move(data));
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
@@ -24,7 +25,10 @@ struct CaseData {
   Dtype dtype = Dtype::kE4M3;  ///< of the codes
   bool drawn = true;           ///< by seed; otherwise a user's tensors
   float softmax_scale = 0.0F;
-  Inputs inputs;                  ///< unquantised
+  Inputs inputs;  ///< unquantised
+  /// How many keys each row sees, (seq_q), where the rows of Q are some of a larger problem's
+  /// (sampled.hpp); empty: as the mask says.
+  std::vector<std::int64_t> keys_of_row;
   QuantisedTensor q, k, v;        ///< codes and descales
   Attention reference_quantised;  ///< fp64 on the unquantised inputs: for the gates that include
                                   ///< FP8 rounding. An infinite input stands for the finite value
@@ -51,6 +55,9 @@ std::shared_ptr<const CaseData> make_case(const Shape& shape, std::uint64_t seed
 CaseData draw_case(const Shape& shape, std::uint64_t seed, Dtype dtype = Dtype::kE4M3);
 /// Computes what draw_case() leaves out, from `data`'s inputs, codes and descales.
 std::shared_ptr<const CaseData> with_references(CaseData data);
+/// The same with the unquantised K and V from elsewhere: `data` does not hold them.
+std::shared_ptr<const CaseData> with_references(CaseData data, const std::vector<float>& k,
+                                                const std::vector<float>& v);
 
 /// The same as the first from tensors that load_qkv() read. `name` becomes the shape's name.
 /// kOutOfMemory if they do not fit.

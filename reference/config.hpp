@@ -20,6 +20,7 @@ struct InputSpec {
   double high = 1.0;
   double mean = 0.0;
   double stddev = 1.0;
+  bool operator==(const InputSpec&) const = default;
 };
 
 /// One named problem size.
@@ -34,6 +35,7 @@ struct Shape {
   Mask mask = Mask::kNone;
   InputSpec inputs;
   std::vector<std::string> suites;
+  bool operator==(const Shape&) const = default;
 };
 
 /// SPEC section 3. Every field is required in the file.

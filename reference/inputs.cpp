@@ -38,6 +38,14 @@ const InputFamily* find_input_family(std::string_view name) {
   return nullptr;
 }
 
+bool same_inputs(const Shape& a, const Shape& b) {
+  Shape renamed = a;
+  renamed.name = b.name;
+  renamed.mask = b.mask;
+  renamed.suites = b.suites;
+  return renamed == b;
+}
+
 Result<Inputs> draw_inputs(const Shape& shape, std::uint64_t seed) {
   const InputFamily* family = find_input_family(shape.inputs.family);
   if (family == nullptr) {

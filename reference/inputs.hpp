@@ -39,6 +39,10 @@ std::span<const InputFamily> input_families();
 /// The family of that name, or nullptr.
 const InputFamily* find_input_family(std::string_view name);
 
+/// Whether draw_inputs() draws the same for both, by the same seed: they differ in name, mask and
+/// suites at most.
+bool same_inputs(const Shape& a, const Shape& b);
+
 /// Draws the inputs of (shape, seed). kInvalidArgument for an unknown family, with the known ones.
 Result<Inputs> draw_inputs(const Shape& shape, std::uint64_t seed);
 

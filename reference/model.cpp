@@ -30,12 +30,15 @@
 #include "reference/fp8.hpp"
 #include "reference/half.hpp"
 #include "reference/parallel.hpp"
+#include "reference/products.hpp"
 
 namespace fp8_sdpa::reference {
 namespace {
 
 constexpr int kTile = 64;   ///< keys of one step
 constexpr int kDepth = 32;  ///< products of one FP8 multiply
+constexpr std::int64_t kKeysOfTask = 512;
+constexpr std::int64_t kDecodedElements = std::int64_t{1} << 25;  ///< of K that are held at a time
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 /// Half a step of a format, relative to the smallest number of a binade.
@@ -79,7 +82,7 @@ float round_weight(float weight, Weights format) {
   if (format == Weights::kBFloat16) {
     return decode_16(encode_16(weight, Dtype::kBFloat16), Dtype::kBFloat16);
   }
-  return decode_table(Dtype::kE4M3)[encode_fp8(weight, Dtype::kE4M3)];
+  return round_to_e4m3(weight);
 }
 
 /// An element of O as its format holds it. An FP8 output's scale is not known here: it keeps the
@@ -114,7 +117,8 @@ float add_truncated(float sum, const float* a, const float* b, int count) {
   return static_cast<float>(steps * step);
 }
 
-/// One KV head, decoded but not descaled.
+/// One KV head, decoded but not descaled. K lies as its sums want it: `k` for sums in fp32,
+/// `k_rows` and `v_columns` for those that are cut.
 struct Head {
   std::vector<float> k;          ///< (tiles, head_dim, kTile)
   std::vector<float> k_rows;     ///< (seq_kv, head_dim)
@@ -122,39 +126,58 @@ struct Head {
   std::vector<float> v_columns;  ///< (tiles, head_dim, kTile)
   std::vector<double> k_square;  ///< |k_j|^2
   std::vector<double> v_square;  ///< rms(v_j)^2
+  std::vector<double> v_rms;     ///< rms(v_j)
   float k_descale = 1.0F;
   float v_descale = 1.0F;
 };
 
-Head decode_head(const QuantisedTensor& k, const QuantisedTensor& v, std::int64_t head,
-                 const AttentionSizes& sizes) {
-  const auto& k_table = decode_table(k.dtype);
-  const auto& v_table = decode_table(v.dtype);
+/// Room for a head, for sums of that kind.
+Head empty_head(const AttentionSizes& sizes, Accumulator accumulator) {
   const auto dim = static_cast<std::size_t>(sizes.head_dim);
   const auto keys = static_cast<std::size_t>(sizes.seq_kv);
   const std::size_t tiles = (keys + kTile - 1) / kTile;
   Head out;
-  out.k.resize(tiles * dim * kTile);
-  out.v_columns.resize(tiles * dim * kTile);
-  out.k_rows.resize(keys * dim);
+  if (accumulator == Accumulator::kFp32) {
+    out.k.resize(tiles * dim * kTile);
+  } else {
+    out.k_rows.resize(keys * dim);
+    out.v_columns.resize(tiles * dim * kTile);
+  }
   out.v.resize(keys * dim);
   out.k_square.resize(keys);
   out.v_square.resize(keys);
+  out.v_rms.resize(keys);
+  return out;
+}
+
+/// Fills in the keys [first, last) of a head.
+void decode_keys(const QuantisedTensor& k, const QuantisedTensor& v, std::int64_t head,
+                 std::size_t first, std::size_t last, Head& out) {
+  const auto& k_table = decode_table(k.dtype);
+  const auto& v_table = decode_table(v.dtype);
+  const std::size_t keys = out.k_square.size();
+  const std::size_t dim = out.v.size() / keys;
   out.k_descale = k.descales[static_cast<std::size_t>(head)];
   out.v_descale = v.descales[static_cast<std::size_t>(head)];
   const std::size_t base = static_cast<std::size_t>(head) * keys * dim;
-  for (std::size_t j = 0; j < keys; ++j) {
+  for (std::size_t j = first; j < last; ++j) {
+    double k_square = 0.0;
+    double v_square = 0.0;
     for (std::size_t d = 0; d < dim; ++d) {
       const float key = k_table[k.codes[base + j * dim + d]];
       const float value = v_table[v.codes[base + j * dim + d]];
       const std::size_t column = (j / kTile * dim + d) * kTile + j % kTile;
-      out.k_rows[j * dim + d] = out.k[column] = key;
-      out.v[j * dim + d] = out.v_columns[column] = value;
-      out.k_square[j] += static_cast<double>(key) * key;
-      out.v_square[j] += static_cast<double>(value) * value / static_cast<double>(dim);
+      if (!out.k.empty()) out.k[column] = key;
+      if (!out.k_rows.empty()) out.k_rows[j * dim + d] = key;
+      if (!out.v_columns.empty()) out.v_columns[column] = value;
+      out.v[j * dim + d] = value;
+      k_square += static_cast<double>(key) * key;
+      v_square += static_cast<double>(value) * value / static_cast<double>(dim);
     }
+    out.k_square[j] = k_square;
+    out.v_square[j] = v_square;
+    out.v_rms[j] = std::sqrt(v_square);
   }
-  return out;
 }
 
 /// The running state of one query row.
@@ -212,9 +235,7 @@ class RowModel {
       }
     } else {
       const float* tile = &head_.k[static_cast<std::size_t>(first / kTile) * dim * kTile];
-      for (std::size_t d = 0; d < dim; ++d) {
-        for (std::size_t n = 0; n < kTile; ++n) x[n] += q[d] * tile[d * kTile + n];
-      }
+      add_products(q, tile, kTile, dim, kTile, x.data());
     }
     for (int n = 0; n < count; ++n) x[static_cast<std::size_t>(n)] *= factor_;
   }
@@ -242,7 +263,7 @@ class RowModel {
       const auto key = static_cast<std::size_t>(first + n);
       const float weight = std::exp(x[at] - base);
       row.sum += weight;
-      row.magnitude += weight * std::sqrt(head_.v_square[key]);
+      row.magnitude += weight * head_.v_rms[key];
       p[at] = round_weight(weight * rounding_.weight_factor, options_.weights);
       const double moved =
           std::max(rounding_.weight_u * weight, std::min(rounding_.weight_floor, double{weight}));
@@ -255,11 +276,8 @@ class RowModel {
       return;
     }
     for (float& value : row.o) value *= rescale;
-    for (int n = 0; n < count; ++n) {
-      const float weight = p[static_cast<std::size_t>(n)];
-      const float* value = &head_.v[static_cast<std::size_t>(first + n) * dim];
-      for (std::size_t d = 0; d < dim; ++d) row.o[d] += weight * value[d];
-    }
+    add_products(p.data(), &head_.v[static_cast<std::size_t>(first) * dim], dim,
+                 static_cast<std::size_t>(count), dim, row.o.data());
   }
 
   void add_truncated_tile(std::int64_t first, int count, const std::array<float, kTile>& p,
@@ -316,7 +334,8 @@ class RowModel {
 }  // namespace
 
 ModelRun run_model(const QuantisedTensor& q, const QuantisedTensor& k, const QuantisedTensor& v,
-                   const AttentionSizes& sizes, float softmax_scale, const ModelOptions& options) {
+                   const AttentionSizes& sizes, float softmax_scale, const ModelOptions& options,
+                   std::span<const std::int64_t> keys_of_row) {
   const auto dim = static_cast<std::size_t>(sizes.head_dim);
   const std::int64_t heads = std::int64_t{sizes.batch} * sizes.heads_q;
   const std::int64_t group = sizes.heads_q / sizes.heads_kv;
@@ -328,21 +347,39 @@ ModelRun run_model(const QuantisedTensor& q, const QuantisedTensor& k, const Qua
   run.expected_square.resize(rows);
   const bool fp8_p = options.weights == Weights::kE4M3;
   run.rounding_squares.resize(fp8_p ? rows : 0);
-  for (std::int64_t kv = 0; kv < std::int64_t{sizes.batch} * sizes.heads_kv; ++kv) {
-    const Head head = decode_head(k, v, kv, sizes);
-    parallel_for(group * sizes.seq_q, [&](std::int64_t task) {
-      const std::int64_t q_head = kv * group + task / sizes.seq_q;
-      const std::int64_t row = task % sizes.seq_q;
-      const auto place = static_cast<std::size_t>(q_head * sizes.seq_q + row);
-      std::vector<float> query(dim);
-      for (std::size_t d = 0; d < dim; ++d) query[d] = table[q.codes[place * dim + d]];
-      const float factor =
-          q.descales[static_cast<std::size_t>(q_head)] * head.k_descale * softmax_scale;
-      RowModel(head, sizes, options, factor)
-          .run(query.data(), visible_keys(sizes, row),
-               {&run.attention.o[place * dim], &run.attention.lse[place],
-                &run.expected_square[place],
-                std::span(run.rounding_squares).subspan(fp8_p ? place : 0, fp8_p ? 1 : 0)});
+  const auto run_row = [&](const Head& head, std::int64_t q_head, std::int64_t row) {
+    const auto place = static_cast<std::size_t>(q_head * sizes.seq_q + row);
+    std::vector<float> query(dim);
+    for (std::size_t d = 0; d < dim; ++d) query[d] = table[q.codes[place * dim + d]];
+    const float factor =
+        q.descales[static_cast<std::size_t>(q_head)] * head.k_descale * softmax_scale;
+    const std::int64_t keys =
+        keys_of_row.empty() ? visible_keys(sizes, row) : keys_of_row[static_cast<std::size_t>(row)];
+    RowModel(head, sizes, options, factor)
+        .run(query.data(), keys,
+             {&run.attention.o[place * dim], &run.attention.lse[place], &run.expected_square[place],
+              std::span(run.rounding_squares).subspan(fp8_p ? place : 0, fp8_p ? 1 : 0)});
+  };
+  // As many heads at a time as keep all cores busy, and as little memory as that takes.
+  const std::int64_t kv_heads = std::int64_t{sizes.batch} * sizes.heads_kv;
+  const std::int64_t decodes = (sizes.seq_kv + kKeysOfTask - 1) / kKeysOfTask;
+  const std::int64_t rows_of_head = group * sizes.seq_q;
+  std::vector<Head> kept;
+  const std::int64_t at_once =
+      std::clamp<std::int64_t>(kDecodedElements / (sizes.seq_kv * sizes.head_dim), 1, kv_heads);
+  for (std::int64_t i = 0; i < at_once; ++i) kept.push_back(empty_head(sizes, options.accumulator));
+  for (std::int64_t first = 0; first < kv_heads; first += at_once) {
+    const std::int64_t count = std::min(at_once, kv_heads - first);
+    parallel_for(count * decodes, [&](std::int64_t i) {
+      const std::int64_t key = i % decodes * kKeysOfTask;
+      decode_keys(k, v, first + i / decodes, static_cast<std::size_t>(key),
+                  static_cast<std::size_t>(std::min(key + kKeysOfTask, sizes.seq_kv)),
+                  kept[static_cast<std::size_t>(i / decodes)]);
+    });
+    parallel_for(count * rows_of_head, [&](std::int64_t i) {
+      const std::int64_t row = i % rows_of_head;
+      run_row(kept[static_cast<std::size_t>(i / rows_of_head)],
+              (first + i / rows_of_head) * group + row / sizes.seq_q, row % sizes.seq_q);
     });
   }
   return run;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "fp8_sdpa/problem.hpp"
@@ -52,8 +53,9 @@ struct ModelRun {
 
 /// Runs the model on codes. q is (batch, heads_q, seq_q, head_dim), k and v are (batch, heads_kv,
 /// seq_kv, head_dim), each with one descale per (batch, head). The result does not depend on the
-/// number of OS threads.
+/// number of OS threads. `keys_of_row` is that of attention_fp64().
 ModelRun run_model(const QuantisedTensor& q, const QuantisedTensor& k, const QuantisedTensor& v,
-                   const AttentionSizes& sizes, float softmax_scale, const ModelOptions& options);
+                   const AttentionSizes& sizes, float softmax_scale, const ModelOptions& options,
+                   std::span<const std::int64_t> keys_of_row = {});
 
 }  // namespace fp8_sdpa::reference

@@ -7,6 +7,7 @@
 
 #include "fp8_sdpa/problem.hpp"
 #include "reference/config.hpp"
+#include "reference/vectors.hpp"
 
 namespace fp8_sdpa::reference {
 
@@ -40,9 +41,13 @@ struct Attention {
 /// heads_kv, seq_kv, head_dim), contiguous; query head h reads KV head h / (heads_q / heads_kv).
 /// Scores, softmax and sums in fp64, two passes. A row without keys has O = 0 and LSE = -inf. NaN
 /// in what a row attends to makes its O and LSE NaN; what a row does not attend to never reaches
-/// it. Spread over `threads` OS threads (0: one per core); the result does not depend on them.
+/// it. Spread over `threads` OS threads (0: one per core); the result depends neither on them
+/// nor on `vectors`.
+/// `keys_of_row`, (seq_q), says how many keys each row sees where the rows of q are some of a
+/// larger problem's; empty: as the mask says.
 Attention attention_fp64(std::span<const float> q, std::span<const float> k,
                          std::span<const float> v, const AttentionSizes& sizes, double scale,
-                         int threads = 0);
+                         int threads = 0, std::span<const std::int64_t> keys_of_row = {},
+                         Vectors vectors = widest_vectors());
 
 }  // namespace fp8_sdpa::reference

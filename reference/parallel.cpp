@@ -1,5 +1,7 @@
 #include "reference/parallel.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -9,6 +11,13 @@
 #include <vector>
 
 namespace fp8_sdpa::reference {
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
 
 void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& body, int threads) {
   std::atomic<std::int64_t> next{0};
@@ -23,8 +32,7 @@ void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& b
       if (!failure) failure = std::current_exception();
     }
   };
-  const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
-  const std::int64_t wanted = std::min<std::int64_t>(threads > 0 ? threads : cores, count);
+  const std::int64_t wanted = std::min<std::int64_t>(threads > 0 ? threads : usable_cores(), count);
   std::vector<std::jthread> helpers;
   helpers.reserve(static_cast<std::size_t>(std::max<std::int64_t>(wanted, 1)));
   for (std::int64_t i = 1; i < wanted; ++i) {
@@ -41,10 +49,9 @@ void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& b
 
 void parallel_chunks(std::int64_t size,
                      const std::function<void(std::int64_t, std::int64_t)>& body) {
-  constexpr std::int64_t kChunk = std::int64_t{1} << 18;
-  if (size <= kChunk) return body(0, size);
-  parallel_for((size + kChunk - 1) / kChunk, [&](std::int64_t chunk) {
-    body(chunk * kChunk, std::min(size, (chunk + 1) * kChunk));
+  if (size <= kParallelChunk) return body(0, size);
+  parallel_for((size + kParallelChunk - 1) / kParallelChunk, [&](std::int64_t chunk) {
+    body(chunk * kParallelChunk, std::min(size, (chunk + 1) * kParallelChunk));
   });
 }
 

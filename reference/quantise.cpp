@@ -23,20 +23,51 @@ float finite_amax(std::span<const float> values) {
   return amax;
 }
 
-/// Appends a slice's codes.
-void encode(std::span<const float> values, float descale, QuantisedTensor& tensor) {
-  const std::size_t begin = tensor.codes.size();
-  tensor.codes.resize(begin + values.size());
-  std::atomic<std::int64_t> infinities{0};
-  parallel_chunks(std::ssize(values), [&](std::int64_t first, std::int64_t last) {
-    std::int64_t found = 0;
-    for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i) {
-      found += std::isinf(values[i]) ? 1 : 0;
-      tensor.codes[begin + i] = encode_fp8(values[i] / descale, tensor.dtype);
+/// finite_amax() of each of the tensor's heads.
+std::vector<float> amax_of_heads(const std::vector<float>& values, std::int64_t heads_total,
+                                 std::int64_t per_head) {
+  const auto size = static_cast<std::size_t>(per_head);
+  std::vector<float> amax(static_cast<std::size_t>(heads_total));
+  const auto look = [&](std::int64_t head) {
+    const auto at = static_cast<std::size_t>(head);
+    amax[at] = finite_amax(std::span(values).subspan(at * size, size));
+  };
+  if (std::ssize(values) > kParallelChunk) {
+    parallel_for(heads_total, look);
+  } else {
+    for (std::int64_t head = 0; head < heads_total; ++head) look(head);
+  }
+  return amax;
+}
+
+/// Calls use(head, first, last) for each head's part of the elements, on all cores.
+template <class Use>
+void for_each_part(std::int64_t size, std::size_t per_head, const Use& use) {
+  parallel_chunks(size, [&](std::int64_t first, std::int64_t last) {
+    for (auto begin = static_cast<std::size_t>(first); begin < static_cast<std::size_t>(last);) {
+      const std::size_t head = begin / per_head;
+      const std::size_t end = std::min(static_cast<std::size_t>(last), (head + 1) * per_head);
+      use(head, begin, end);
+      begin = end;
     }
-    infinities += found;
   });
-  tensor.saturated_infinities += infinities;
+}
+
+/// The codes of `values`, whose heads have the descales that are there.
+void encode(const std::vector<float>& values, std::int64_t per_head, QuantisedTensor& tensor) {
+  tensor.codes.resize(values.size());
+  std::atomic<std::int64_t> infinities{0};
+  for_each_part(std::ssize(values), static_cast<std::size_t>(per_head),
+                [&](std::size_t head, std::size_t first, std::size_t last) {
+                  const float descale = tensor.descales[head];
+                  std::int64_t found = 0;
+                  for (std::size_t i = first; i < last; ++i) {
+                    found += std::isinf(values[i]) ? 1 : 0;
+                    tensor.codes[i] = encode_fp8(values[i] / descale, tensor.dtype);
+                  }
+                  infinities += found;
+                });
+  tensor.saturated_infinities = infinities;
 }
 
 }  // namespace
@@ -46,34 +77,28 @@ QuantisedTensor quantise(const std::vector<float>& values, std::int64_t heads_to
   assert(static_cast<std::int64_t>(values.size()) == heads_total * per_head);
   QuantisedTensor tensor;
   tensor.dtype = dtype;
-  tensor.codes.reserve(values.size());
-  tensor.descales.reserve(static_cast<std::size_t>(heads_total));
-  for (std::int64_t head = 0; head < heads_total; ++head) {
-    const std::span<const float> slice(values.data() + head * per_head,
-                                       static_cast<std::size_t>(per_head));
+  for (const float amax : amax_of_heads(values, heads_total, per_head)) {
     // A tiny amax may underflow here; a zero descale would turn every code into a NaN.
-    const float quotient = finite_amax(slice) / max_finite(dtype);
-    const float descale = quotient > 0.0F ? quotient : 1.0F;
-    tensor.descales.push_back(descale);
-    encode(slice, descale, tensor);
+    const float quotient = amax / max_finite(dtype);
+    tensor.descales.push_back(quotient > 0.0F ? quotient : 1.0F);
   }
+  encode(values, per_head, tensor);
   return tensor;
 }
 
 QuantisedTensor quantise_with_one_scale(const std::vector<float>& values, std::int64_t heads_total,
                                         std::int64_t per_head, Dtype dtype) {
   assert(static_cast<std::int64_t>(values.size()) == heads_total * per_head);
-  static_cast<void>(per_head);
   QuantisedTensor tensor;
   tensor.dtype = dtype;
-  tensor.codes.reserve(values.size());
-  const float quotient = finite_amax(values) / max_finite(dtype);
+  const auto amax = amax_of_heads(values, heads_total, per_head);
+  const float quotient = *std::max_element(amax.begin(), amax.end()) / max_finite(dtype);
   int exponent = 0;
   // quotient = significand * 2^exponent with a significand of at least a half.
   const float significand = std::frexp(quotient, &exponent);
   const float descale = std::ldexp(1.0F, significand == 0.5F ? exponent - 1 : exponent);
   tensor.descales.assign(static_cast<std::size_t>(heads_total), quotient > 0.0F ? descale : 1.0F);
-  encode(values, tensor.descales.front(), tensor);
+  encode(values, per_head, tensor);
   return tensor;
 }
 
@@ -82,9 +107,13 @@ std::vector<float> dequantise(const QuantisedTensor& tensor) {
   std::vector<float> values(tensor.codes.size());
   const std::size_t per_head =
       tensor.descales.empty() ? 0 : tensor.codes.size() / tensor.descales.size();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = table[tensor.codes[i]] * tensor.descales[i / per_head];
-  }
+  for_each_part(std::ssize(values), per_head,
+                [&](std::size_t head, std::size_t first, std::size_t last) {
+                  const float descale = tensor.descales[head];
+                  for (std::size_t i = first; i < last; ++i) {
+                    values[i] = table[tensor.codes[i]] * descale;
+                  }
+                });
   return values;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <span>
 
 namespace fp8_sdpa::reference {
 namespace {
@@ -24,68 +25,50 @@ PerMaximum factors(float local, float max) {
   return out;
 }
 
-/// Floats of a vector register with AVX; two registers without it.
-constexpr std::size_t kLanes = 8;
-using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
-constexpr std::size_t kVectors = 4;
-constexpr std::size_t kBlock = kVectors * kLanes;  ///< dims whose sums stay in registers
-
 /// sums[i * dim + d] += sum over the keys of errors[key][i] * v[key * dim + d].
-__attribute__((always_inline)) inline void add_products(const PerMaximum* errors, std::size_t keys,
-                                                        const float* v, std::size_t dim,
-                                                        float* sums) {
-  for (std::size_t i = 0; i < kReferenceMaxima; ++i) {
+template <int kLanes>
+__attribute__((always_inline)) inline void add_errors(const PerMaximum* errors, std::size_t keys,
+                                                      const float* v, std::size_t dim,
+                                                      float* sums) {
+  using Vector = typename VectorOf<float, kLanes>::Type;
+  constexpr std::size_t kVectors = 4;
+  constexpr std::size_t kBlock = kVectors * kLanes;  // dims whose sums stay in registers,
+  constexpr std::size_t kMaxima = 2;                 // for so many maxima
+  static_assert(kReferenceMaxima % kMaxima == 0);
+  for (std::size_t i = 0; i < kReferenceMaxima; i += kMaxima) {
     std::size_t first = 0;
     for (; first + kBlock <= dim; first += kBlock) {
-      Vector block[kVectors] = {};
+      Vector block[kMaxima][kVectors] = {};
       for (std::size_t key = 0; key < keys; ++key) {
-        const float error = errors[key][i];
         for (std::size_t c = 0; c < kVectors; ++c) {
           Vector values;  // one at a time: as an array it would go through memory
           __builtin_memcpy(&values, v + key * dim + first + c * kLanes, sizeof values);
-          block[c] += error * values;
+          for (std::size_t m = 0; m < kMaxima; ++m) block[m][c] += errors[key][i + m] * values;
         }
       }
-      for (std::size_t c = 0; c < kVectors; ++c) {
-        for (std::size_t lane = 0; lane < kLanes; ++lane) {
-          sums[i * dim + first + c * kLanes + lane] += block[c][lane];
+      for (std::size_t m = 0; m < kMaxima; ++m) {
+        for (std::size_t c = 0; c < kVectors; ++c) {
+          float* const to = sums + (i + m) * dim + first + c * kLanes;
+          Vector sum;
+          __builtin_memcpy(&sum, to, sizeof sum);
+          sum += block[m][c];
+          __builtin_memcpy(to, &sum, sizeof sum);
         }
       }
     }
     for (; first < dim; ++first) {
-      for (std::size_t key = 0; key < keys; ++key) {
-        sums[i * dim + first] += errors[key][i] * v[key * dim + first];
+      for (std::size_t m = 0; m < kMaxima; ++m) {
+        for (std::size_t key = 0; key < keys; ++key) {
+          sums[(i + m) * dim + first] += errors[key][i + m] * v[key * dim + first];
+        }
       }
     }
   }
 }
 
-using AddProducts = void (*)(const PerMaximum*, std::size_t, const float*, std::size_t, float*);
-
-void add_products_baseline(const PerMaximum* errors, std::size_t keys, const float* v,
-                           std::size_t dim, float* sums) {
-  add_products(errors, keys, v, dim, sums);
-}
-
-#if defined(__x86_64__)
-// Picked by hand, as in oracle.cpp; the same sums, without fused multiply-adds.
-__attribute__((target("avx2"))) void add_products_avx2(const PerMaximum* errors, std::size_t keys,
-                                                       const float* v, std::size_t dim,
-                                                       float* sums) {
-  add_products(errors, keys, v, dim, sums);
-}
-
-AddProducts pick() {
-  return __builtin_cpu_supports("avx2") ? add_products_avx2 : add_products_baseline;
-}
-#else
-AddProducts pick() {
-  return add_products_baseline;
-}
-#endif
-
 /// The errors of one key's weight, relative to `max`.
-PerMaximum errors_of(float weight, const PerMaximum& factor, const PerMaximum& inverse) {
+__attribute__((always_inline)) inline PerMaximum errors_of(float weight, const PerMaximum& factor,
+                                                           const PerMaximum& inverse) {
   PerMaximum out;
   for (std::size_t i = 0; i < kReferenceMaxima; ++i) {
     const float scaled = weight * factor[i];
@@ -94,13 +77,10 @@ PerMaximum errors_of(float weight, const PerMaximum& factor, const PerMaximum& i
   return out;
 }
 
-}  // namespace
-
-RoundingSquares weight_rounding(const std::vector<float>& scores, float max,
-                                const std::vector<float>& v, int head_dim) {
-  static const AddProducts add = pick();
-  const auto dim = static_cast<std::size_t>(head_dim);
-  std::vector<float> moved(kReferenceMaxima * dim);  // (maximum, dim): the error of O
+/// moved[i * dim + d], for each maximum: the error of O before it is divided by the row's sum.
+template <int kLanes>
+__attribute__((always_inline)) inline void move(std::span<const float> scores, float max,
+                                                const float* v, std::size_t dim, float* moved) {
   for (std::size_t first = 0; first < scores.size(); first += kDepth) {
     const std::size_t keys = std::min(kDepth, scores.size() - first);
     const float* score = &scores[first];
@@ -111,8 +91,43 @@ RoundingSquares weight_rounding(const std::vector<float>& scores, float max,
     for (std::size_t j = 0; j < keys; ++j) {
       errors[j] = errors_of(std::exp(score[j] - max), factor, inverse);
     }
-    add(errors.data(), keys, &v[first * dim], dim, moved.data());
+    add_errors<kLanes>(errors.data(), keys, v + first * dim, dim, moved);
   }
+}
+
+void move_baseline(std::span<const float> scores, float max, const float* v, std::size_t dim,
+                   float* moved) {
+  move<8>(scores, max, v, dim, moved);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) void move_avx2(std::span<const float> scores, float max,
+                                               const float* v, std::size_t dim, float* moved) {
+  move<8>(scores, max, v, dim, moved);
+}
+__attribute__((target("avx512f"))) void move_avx512(std::span<const float> scores, float max,
+                                                    const float* v, std::size_t dim, float* moved) {
+  // A block is 64 dims.
+  if (dim < 64) return move<8>(scores, max, v, dim, moved);
+  move<16>(scores, max, v, dim, moved);
+}
+#endif
+
+}  // namespace
+
+RoundingSquares weight_rounding(const std::vector<float>& scores, float max,
+                                const std::vector<float>& v, int head_dim, Vectors vectors) {
+  const auto dim = static_cast<std::size_t>(head_dim);
+  std::vector<float> moved(kReferenceMaxima * dim);
+#if defined(__x86_64__)
+  const auto run = vectors == Vectors::kAvx512 ? move_avx512
+                   : vectors == Vectors::kAvx2 ? move_avx2
+                                               : move_baseline;
+#else
+  static_cast<void>(vectors);
+  const auto run = move_baseline;
+#endif
+  run(scores, max, v.data(), dim, moved.data());
   RoundingSquares squares{};
   for (std::size_t at = 0; at < moved.size(); ++at) {
     squares[at / dim] += static_cast<double>(moved[at]) * moved[at] / static_cast<double>(dim);

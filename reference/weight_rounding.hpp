@@ -30,6 +30,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "reference/vectors.hpp"
+
 namespace fp8_sdpa::reference {
 
 inline constexpr int kReferenceMaxima = 16;
@@ -50,8 +52,9 @@ inline float round_to_e4m3(float weight) {
 
 /// The mean square, over the dims, of sum_j (error of p_j) v_j, with p_j = exp(scores[j] - max)
 /// before it is divided by the row's sum. `max` is the largest score; v is (keys, head_dim). NaN
-/// where a score is NaN or infinitely large.
+/// where a score is NaN or infinitely large. The same bits by any vectors.
 RoundingSquares weight_rounding(const std::vector<float>& scores, float max,
-                                const std::vector<float>& v, int head_dim);
+                                const std::vector<float>& v, int head_dim,
+                                Vectors vectors = widest_vectors());
 
 }  // namespace fp8_sdpa::reference

@@ -20,7 +20,6 @@ namespace {
 using reference::CaseResult;
 using reference::Shape;
 
-constexpr Method kMethods[] = {Method::kEventsWarm, Method::kEventsCold, Method::kGraphWarm};
 constexpr std::string_view kPeerPrefix = "peer/";
 
 bool is_peer(std::string_view name) {
@@ -203,7 +202,7 @@ class Match {
       if (!samples.ok()) {
         decline(name, std::string(name_of(method)) + ": " + samples.status().message());
         std::erase(torch_names_, name);
-        for (const Method each : kMethods) drop_series(name, each);
+        for (const Method each : kTimedMethods) drop_series(name, each);
         continue;
       }
       PerfRecord& record = torch_record(name, method, warmup);

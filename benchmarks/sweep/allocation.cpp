@@ -1,5 +1,8 @@
 #include "benchmarks/sweep/allocation.hpp"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <regex>
@@ -67,6 +70,31 @@ std::string part_tests(const std::vector<std::string>& command, int parts,
            " PROPERTIES RESOURCE_GROUPS gpus:1 COST " + std::to_string(parts - part) + ")\n";
   }
   return out;
+}
+
+std::vector<int> share_of_cores(const std::vector<int>& cores, int part, int parts) {
+  const auto count = static_cast<std::int64_t>(cores.size());
+  const std::int64_t first = count * part / parts;
+  const std::int64_t last = std::max(first + 1, count * (part + 1) / parts);
+  return {cores.begin() + first, cores.begin() + last};
+}
+
+Status use_share_of_cores(int gpu, int gpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) {
+    return {StatusCode::kDeviceError, "the cores that this process may use are not to be had"};
+  }
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  CPU_ZERO(&set);
+  for (const int core : share_of_cores(cores, gpu, gpus)) CPU_SET(core, &set);
+  if (sched_setaffinity(0, sizeof set, &set) != 0) {
+    return {StatusCode::kDeviceError, "this process cannot be kept on a share of the cores"};
+  }
+  return {};
 }
 
 #if FP8_SDPA_HAS_DEVICE

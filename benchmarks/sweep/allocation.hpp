@@ -27,6 +27,14 @@ std::string part_tests(const std::vector<std::string>& command, int parts,
 /// The devices that CUDA sees, by ordinal.
 Result<std::vector<int>> visible_gpus();
 
+/// Which of `cores` part `part` of `parts` has: all of them are dealt, as evenly as it goes; where
+/// there are fewer than parts, some have the same. @pre cores is not empty, 0 <= part < parts.
+std::vector<int> share_of_cores(const std::vector<int>& cores, int part, int parts);
+
+/// Keeps this process and its threads to come on its GPU's share of the cores that it may use, so
+/// that sweeps side by side take nothing from each other, and one alone no more than it has then.
+Status use_share_of_cores(int gpu, int gpus);
+
 /// Makes a device the one that this process uses. kInvalidArgument where there is no such device.
 Status use_gpu(int gpu);
 

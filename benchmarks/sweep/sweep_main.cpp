@@ -3,6 +3,7 @@
 // merges them. Exit code 0: written, or no GPU; 1: a gate failed, or a part; 2: bad usage, no GPU
 // where one is required.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include "benchmarks/selection.hpp"
 #include "benchmarks/subprocess.hpp"
 #include "benchmarks/sweep/allocation.hpp"
+#include "benchmarks/sweep/scaling.hpp"
 #include "benchmarks/sweep/sweep.hpp"
 #include "benchmarks/tool.hpp"
 #include "benchmarks/validate.hpp"
@@ -37,6 +39,7 @@ struct Arguments {
   int iters = 100;
   int part = 0;
   int parts = 1;
+  bool scaling = false;
 };
 
 Result<SweepPlan> resolve(const Arguments& arguments) {
@@ -160,13 +163,64 @@ int spread(const CommandLine& line, const Arguments& arguments, const std::strin
   return write_and_tell(line, directory, *merged);
 }
 
+/// The GPU that CTest gave this process, and its share of the cores.
+Status use_allocated(int gpu) {
+  if (Status s = use_gpu(gpu); !s.ok()) return s;
+  const auto visible = visible_gpus();
+  if (!visible.ok()) return visible.status();
+  return use_share_of_cores(gpu, static_cast<int>(visible->size()));
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The sweep on the first of the GPUs alone, then on all of them: both times, and whether the
+/// results are the same.
+int measure_scaling(const CommandLine& line, const Arguments& arguments, const std::string& self,
+                    const std::vector<int>& gpus, ResultDirectory& directory) {
+  auto alone = ResultDirectory::open(arguments.folder + "/one_gpu");
+  if (!alone.ok()) return refuse(line, alone.status().message());
+  auto start = std::chrono::steady_clock::now();
+  if (const int code = spread(line, arguments, self, {gpus.front()}, *alone); code != kExitPass) {
+    return code;
+  }
+  const SweepRun one{1, seconds_since(start)};
+  start = std::chrono::steady_clock::now();
+  if (const int code = spread(line, arguments, self, gpus, directory); code != kExitPass) {
+    return code;
+  }
+  const SweepRun all{static_cast<int>(gpus.size()), seconds_since(start)};
+  const auto of_one =
+      read_result_file(alone->path() + "/" + kSweepFile, "sweep", default_schema_folder());
+  if (!of_one.ok()) return refuse(line, of_one.status().message());
+  const auto of_all =
+      read_result_file(directory.path() + "/" + kSweepFile, "sweep", default_schema_folder());
+  if (!of_all.ok()) return refuse(line, of_all.status().message());
+  const auto difference = compare_sweeps(*of_one, *of_all);
+  if (!difference.ok()) {
+    refuse(line, difference.status().message());
+    return kExitFail;
+  }
+  const auto document = scaling_document(*of_all, one, all, *difference);
+  if (Status s = directory.write("scaling.json", document); !s.ok()) {
+    return refuse(line, s.message());
+  }
+  std::printf("%s\nwritten: %s/scaling.json\n", scaling_line(one, all, *difference).c_str(),
+              directory.path().c_str());
+  return kExitPass;
+}
+
 int run(const CommandLine& line, Arguments arguments, const std::string& self) {
   const auto plan = resolve(arguments);
   if (!plan.ok()) return refuse(line, plan.status().message());
+  if (arguments.scaling && arguments.gpus.empty()) {
+    return refuse(line, "--scaling compares one GPU with several: it needs --gpus");
+  }
   const auto allocated = allocated_gpu(process_environment());
   if (!allocated.ok()) return refuse(line, allocated.status().message());
   if (*allocated) {
-    if (Status s = use_gpu(**allocated); !s.ok()) return refuse(line, s.message());
+    if (Status s = use_allocated(**allocated); !s.ok()) return refuse(line, s.message());
   }
   const auto choice = choose_device("auto", current_device(), process_environment());
   if (!choice.ok()) return refuse(line, choice.status().message());
@@ -183,6 +237,7 @@ int run(const CommandLine& line, Arguments arguments, const std::string& self) {
   if (arguments.gpus.empty()) return measure(line, *plan, *directory, choice->device);
   const auto gpus = chosen_gpus(arguments.gpus);
   if (!gpus.ok()) return refuse(line, gpus.status().message());
+  if (arguments.scaling) return measure_scaling(line, arguments, self, *gpus, *directory);
   return spread(line, arguments, self, *gpus, *directory);
 }
 
@@ -208,6 +263,9 @@ int main(int argc, char** argv) {
   line.add("--iters", arguments.iters, "Timed launches, fewer of large ones; default: 100")
       .between(1, kMost);
   line.add("--gpus", arguments.gpus, "Spread over GPUs: all, or ordinals 0,1,...");
+  line.add("--scaling", arguments.scaling,
+           "With --gpus: on the first of them alone before, and say what share of the time they "
+           "take together");
   line.add("--part", arguments.part, "Of a spread sweep: the part to measure").between(0, kMost);
   line.add("--parts", arguments.parts, "Of a spread sweep: how many there are").between(1, kMost);
   line.add("--out", arguments.folder, "Default: results/<YYYYMMDD-HHMMSS>-sweep");

@@ -58,6 +58,31 @@ std::uint64_t pinned_hash(std::string_view family) {
 }
 
 /// Large tensors are drawn and quantised by many threads, and are what one would have made.
+TEST(Inputs, DoNotDependOnNameAndMask) {
+  for (const InputFamily& family : input_families()) {
+    const Shape shape = make_shape(std::string(family.name));
+    Shape causal = shape;
+    causal.name = "other";
+    causal.mask = Mask::kCausal;
+    EXPECT_TRUE(same_inputs(shape, causal));
+    const auto one = draw_inputs(shape, 3);
+    const auto other = draw_inputs(causal, 3);
+    EXPECT_EQ(one->q, other->q) << family.name;
+    EXPECT_EQ(one->k, other->k) << family.name;
+    EXPECT_EQ(one->v, other->v) << family.name;
+  }
+  const Shape shape = make_shape("normal");
+  for (const auto& change : std::vector<void (*)(Shape&)>{
+           [](Shape& s) { ++s.batch; }, [](Shape& s) { s.heads_q = 2; },
+           [](Shape& s) { s.heads_kv = 1; }, [](Shape& s) { ++s.seq_q; },
+           [](Shape& s) { ++s.seq_kv; }, [](Shape& s) { s.head_dim = 128; },
+           [](Shape& s) { s.inputs.family = "uniform"; }, [](Shape& s) { s.inputs.stddev = 2; }}) {
+    Shape changed = shape;
+    change(changed);
+    EXPECT_FALSE(same_inputs(shape, changed));
+  }
+}
+
 TEST(Inputs, LargeOnesBeginAsSmallOnes) {
   Shape shape = make_shape("normal");
   shape.batch = shape.heads_q = shape.heads_kv = 1;

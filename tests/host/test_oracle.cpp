@@ -7,6 +7,7 @@
 
 #include "reference/inputs.hpp"
 #include "reference/oracle.hpp"
+#include "tests/host/cpu_vectors.hpp"
 
 namespace fp8_sdpa::reference {
 namespace {
@@ -164,6 +165,36 @@ TEST(OracleFacts, ThreadsDoNotChangeBits) {
   const Attention many = run(inputs, sizes, 0.2, 7);
   EXPECT_EQ(one.o, many.o);
   EXPECT_EQ(one.lse, many.lse);
+}
+
+/// Also where blocks of rows and panels of keys and dims are not full.
+TEST(OracleFacts, VectorsDoNotChangeBits) {
+  for (const std::int64_t rows : {3, 8, 37}) {
+    const AttentionSizes sizes{1, 2, 1, rows, 700, 20, Mask::kCausal};
+    const Inputs inputs = draw(sizes);
+    const auto by = [&](Vectors vectors) {
+      return attention_fp64(inputs.q, inputs.k, inputs.v, sizes, 0.2, 0, {}, vectors);
+    };
+    const Attention plain = by(Vectors::kBaseline);
+    for (const Vectors vectors : vectors_of_this_cpu()) {
+      EXPECT_EQ(by(vectors).o, plain.o);
+      EXPECT_EQ(by(vectors).lse, plain.lse);
+    }
+  }
+}
+
+TEST(OracleFacts, RowsSeeTheKeysThatAreSaid) {
+  const AttentionSizes causal{1, 2, 2, 20, 30, 8, Mask::kCausal};
+  const Inputs inputs = draw(causal);
+  AttentionSizes unmasked = causal;
+  unmasked.mask = Mask::kNone;
+  std::vector<std::int64_t> keys;
+  for (std::int64_t row = 0; row < causal.seq_q; ++row) keys.push_back(visible_keys(causal, row));
+  const Attention want = run(inputs, causal, 0.2);
+  const Attention got = attention_fp64(inputs.q, inputs.k, inputs.v, unmasked, 0.2, 0, keys);
+  EXPECT_EQ(got.o, want.o);
+  EXPECT_EQ(got.lse, want.lse);
+  EXPECT_NE(run(inputs, unmasked, 0.2).o, want.o);
 }
 
 TEST(OracleFacts, VisibleKeysAreBottomRight) {

@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "reference/budget.hpp"
+#include "reference/distributions.hpp"
 #include "reference/fp8.hpp"
+#include "reference/philox.hpp"
 #include "reference/weight_rounding.hpp"
+#include "tests/host/cpu_vectors.hpp"
 
 namespace fp8_sdpa::reference {
 namespace {
@@ -69,6 +72,26 @@ TEST(WeightRounding, WeightsEqualToTheirMaximumStayExact) {
   const std::vector<float> scores(100, -3.25F);
   const std::vector<float> v(scores.size() * kDim, 1.0F);
   for (const double square : weight_rounding(scores, -3.25F, v, kDim)) EXPECT_EQ(square, 0.0);
+}
+
+TEST(WeightRounding, VectorsDoNotChangeBits) {
+  constexpr std::size_t kKeys = 77;
+  for (const int dim : {24, 64, 72, 128}) {
+    const PhiloxStream words(5, 0);
+    std::vector<float> scores(kKeys);
+    std::vector<float> v(kKeys * static_cast<std::size_t>(dim));
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      scores[i] = uniform_from_word(words.word(i), -6.0, 0.0);
+    }
+    for (std::size_t i = 0; i < v.size(); ++i) {
+      v[i] = uniform_from_word(words.word(kKeys + i), -1.0, 1.0);
+    }
+    const auto plain = weight_rounding(scores, 0.0F, v, dim, Vectors::kBaseline);
+    EXPECT_GT(plain.front(), 0.0);
+    for (const Vectors vectors : vectors_of_this_cpu()) {
+      EXPECT_EQ(weight_rounding(scores, 0.0F, v, dim, vectors), plain);
+    }
+  }
 }
 
 }  // namespace

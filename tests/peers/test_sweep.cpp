@@ -1,6 +1,10 @@
 // The sweep's plan, its cost model, its file, and its parts on many GPUs.
+#include <sched.h>
+
 #include <cmath>
+#include <cstdlib>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -8,8 +12,10 @@
 #include "benchmarks/subprocess.hpp"
 #include "benchmarks/sweep/allocation.hpp"
 #include "benchmarks/sweep/cost_model.hpp"
+#include "benchmarks/sweep/scaling.hpp"
 #include "benchmarks/sweep/sweep.hpp"
 #include "benchmarks/validate.hpp"
+#include "reference/parallel.hpp"
 #include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
@@ -189,6 +195,84 @@ TEST_F(SweepFile, RefusesPartsThatDoNotBelongTogether) {
       << mixed.status().message();
 }
 
+class SweepScaling : public SweepFile {
+ protected:
+  /// The sweep again, with every time longer by a share.
+  static nlohmann::json slower(double share) {
+    SweepResults results = results_of(default_places());
+    for (SweepRecord& record : results.records) record.graph_us *= 1 + share;
+    return sweep_document(made_run(), results);
+  }
+};
+
+TEST_F(SweepScaling, TimesMayDiffer) {
+  const auto one = slower(0.0);
+  auto all = slower(0.02);
+  const auto difference = compare_sweeps(all, one);
+  ASSERT_TRUE(difference.ok()) << difference.status().message();
+  EXPECT_EQ(difference->places, static_cast<int>(one.at("results").size()));
+  EXPECT_NEAR(difference->median, 0.02, 1e-9);
+  EXPECT_NEAR(difference->largest, 0.02, 1e-9);
+  const auto document = scaling_document(all, {1, 100.0}, {2, 52.0}, *difference);
+  EXPECT_NEAR(document.at("share_of_time").get<double>(), 0.52, 1e-9);
+  EXPECT_NEAR(document.at("ideal_share").get<double>(), 0.5, 1e-9);
+  const std::string line = scaling_line({1, 100.0}, {2, 52.0}, *difference);
+  EXPECT_NE(line.find("1 GPU: 100.0 s, 2 GPUs: 52.0 s: 0.52 of the time (1 / 2 is 0.50)"),
+            std::string::npos)
+      << line;
+}
+
+TEST_F(SweepScaling, AllElseMustBeTheSame) {
+  const auto one = slower(0.0);
+  auto missing = one;
+  missing["results"].erase(missing["results"].begin());
+  auto other_steps = one;
+  other_steps["results"][0]["steps"] = 12345;
+  auto gap = one;
+  gap["left_out"].push_back({{"shape", "s32_bh128"}, {"variant", "sm90_x"}, {"reason", "why"}});
+  auto nothing = one;
+  nothing["results"].clear();
+  for (const auto& [other, expected] :
+       std::vector<std::pair<nlohmann::json, std::string>>{{missing, " is in one alone"},
+                                                           {other_steps, "12345"},
+                                                           {gap, "sm90_x at s32_bh128 is left out"},
+                                                           {nothing, " is in one alone"}}) {
+    const auto difference = compare_sweeps(one, other);
+    ASSERT_FALSE(difference.ok()) << expected;
+    EXPECT_NE(difference.status().message().find(expected), std::string::npos)
+        << difference.status().message();
+  }
+  EXPECT_FALSE(compare_sweeps(nothing, nothing).ok());
+}
+
+TEST(ShareOfCores, IsDealtEvenly) {
+  std::vector<int> cores(33);
+  std::iota(cores.begin(), cores.end(), 4);
+  for (const int parts : {1, 2, 3, 8}) {
+    std::vector<int> dealt;
+    for (int part = 0; part < parts; ++part) {
+      const auto share = share_of_cores(cores, part, parts);
+      EXPECT_LE(std::abs(static_cast<int>(share.size()) - 33 / parts), 1);
+      dealt.insert(dealt.end(), share.begin(), share.end());
+    }
+    EXPECT_EQ(dealt, cores) << parts;
+  }
+  // Fewer cores than GPUs: nobody is left without one.
+  for (int part = 0; part < 8; ++part) EXPECT_EQ(share_of_cores({3, 5}, part, 8).size(), 1U);
+}
+
+TEST(ShareOfCores, ThisProcessKeepsToIt) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  const int cores = reference::usable_cores();
+  EXPECT_EQ(cores, CPU_COUNT(&before));
+  const Status kept = use_share_of_cores(1, 2);
+  const int share = reference::usable_cores();
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_TRUE(kept.ok()) << kept.message();
+  EXPECT_EQ(share, std::max(1, cores - cores / 2));
+}
+
 Environment environment_of(const std::map<std::string, std::string>& values) {
   return [values](const char* name) -> const char* {
     const auto found = values.find(name);
@@ -259,6 +343,7 @@ TEST_F(SweepTool, RefusesBadUsageInOneLine) {
       {{"--part", "2", "--parts", "2"}, "--part: got 2, expected less than --parts, 2"},
       {{"--first-level", "30", "--last-level", "20"}, "is past --last-level 20"},
       {{"--variants", "nobody"}, "nobody"},
+      {{"--scaling"}, "it needs --gpus"},
       {{"--config", "gone.json"}, "gone.json"}};
   for (const auto& [arguments, expected] : kCases) {
     const Ran ran = run(FP8_SDPA_SWEEP_BINARY, arguments);

@@ -273,6 +273,9 @@ TEST_F(Compare, ReadsGoogleBenchmarkAndAveragesRepetitions) {
   mean["run_type"] = "aggregate";
   json entries = json::array({mean, benchmark_entry("forward/stage_c/mission/cold" + suffix, 3),
                               benchmark_entry("forward/stage_c/mission/graph", 2),
+                              benchmark_entry("forward/stage_c/mission/queued" + suffix, 4),
+                              benchmark_entry("forward/stage_c/mission/rotating" + suffix, 6),
+                              benchmark_entry("forward/stage_c/mission/unknown" + suffix, 8),
                               benchmark_entry("host_executor/stage_c/mission/real_time", 1)});
   for (int repetition = 0; repetition < 10; ++repetition) {
     entries.push_back(
@@ -282,8 +285,10 @@ TEST_F(Compare, ReadsGoogleBenchmarkAndAveragesRepetitions) {
   write(path, benchmark_file(entries).dump());
   const auto file = read_perf_file(path);
   ASSERT_TRUE(file.ok()) << file.status().message();
-  ASSERT_EQ(file->series.size(), 4U);
+  ASSERT_EQ(file->series.size(), 6U);
   EXPECT_EQ(file->find("stage_c", "mission", "events_l2_warm")->times.p50, 20);
+  EXPECT_EQ(file->find("stage_c", "mission", "queued_l2_warm")->times.p50, 4);
+  EXPECT_EQ(file->find("stage_c", "mission", "queued_rotating")->times.p50, 6);
   EXPECT_EQ(file->find("stage_c", "mission", "events_l2_cold")->times.p50, 3);
   EXPECT_EQ(file->find("stage_c", "mission", "graph_l2_warm")->times.p50, 2);
   // Against the other kind of file.

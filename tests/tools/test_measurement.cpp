@@ -294,6 +294,8 @@ TEST(Roofline, CountsBytesThatMustComeFromDram) {
   // Q of 2 * 8 heads, K and V of 2 * 4: 16 + 8 + 8 times 512 * 64 bytes.
   EXPECT_NEAR(roofline(limits, 132, small, Method::kEventsCold, {}).bytes_us,
               32 * 512 * 64 / 4.8e12 * 1e6, 1e-9);
+  EXPECT_NEAR(roofline(limits, 132, small, Method::kQueuedRotating, {}).bytes_us,
+              32 * 512 * 64 / 4.8e12 * 1e6 / 2, 1e-9);
   const reference::Shape large = shape_of(65536, 65536, 64, Mask::kNone);
   EXPECT_NEAR(roofline(limits, 132, large, Method::kEventsWarm, {}).bytes_us,
               (32.0 * 65536 * 64 - 50.0 * 1024 * 1024) / 4.8e12 * 1e6, 1e-9);

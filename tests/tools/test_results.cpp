@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -103,6 +105,23 @@ TEST_P(ResultFile, FitsItsSchemaOnBothBackends) {
         validate_document(document(GetParam(), backend), schema(GetParam()), "file");
     EXPECT_TRUE(status.ok()) << status.message();
   }
+}
+
+TEST(Methods, EachHasANameOfItsOwnThatTheSchemaKnows) {
+  std::set<std::string> names;
+  std::set<std::string> suffixes;
+  for (const Method method : kMethods) {
+    names.insert(name_of(method));
+    suffixes.insert(suffix_of(method));
+    PerfRecord record{mission(),    2,     "stage_c",          method, 100,
+                      {10.0, 20.0}, false, {{0, 2, {1980, 0}}}};
+    const Status status = validate_document(perf_baseline(run_on(Backend::kDevice), {record}),
+                                            schema("perf_baseline"), "file");
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_EQ(names.size(), std::size(kMethods));
+  EXPECT_EQ(suffixes.size(), std::size(kMethods));
+  EXPECT_EQ(method_names().size(), std::size(kMethods));
 }
 
 /// Every place of a document where an object has this member, in turn.
