@@ -1,14 +1,16 @@
 # Run by ctest each time it starts (TEST_INCLUDE_FILES): asks the gates binary what it would run
-# with the configuration of this moment. On the host it adds one test per (shape, variant), which
-# covers that case's seeds, and one per other test of the binary; on the device one per shape and one
-# per suite. A shape added to the configuration is tested with no rebuild.
+# with the configuration of this moment. On the host it adds one test per (shape, seed, family), which
+# covers the family's variants, and one per (other test, family); on the device one per
+# shape and one per suite. A shape added to the configuration is tested with no rebuild.
+#
+# A process computes the references of a problem once: with a process per variant, references and
+# budgets would take longer than the kernels. One variant alone:
+#   build/dev/tests/gates/gates --gtest_filter='*host*_VARIANT:*/VARIANT'
 #
 # SDPA_GATES, SDPA_GATES_LABELS, SDPA_GATES_TIMEOUT and SDPA_GATES_SANITIZER are set by the file that
 # includes this one.
 #
-# A sanitizer build has no device code, sees nothing in tests of values alone, and takes longer to
-# start than a small gate takes to run: there, those are left out, and the host cases of a variant
-# are one test.
+# A sanitizer build has no device code and sees nothing in tests of values alone: those are left out.
 #
 # A test is "skipped" only when all of its cases were: one that also passed or failed something is
 # what that something was.
@@ -16,11 +18,18 @@ cmake_minimum_required(VERSION 3.25)
 set(all_skipped
     "\\[  PASSED  \\] 0 tests\\.[\r\n]+(\\[  SKIPPED \\][^\r\n]*[\r\n]+)+$")
 
+# Long tests first, so that none runs alone at the end: many cases, or blocks of hundreds of threads
+# under every schedule.
 function(add_gate name filter)
+  string(REGEX MATCHALL ":" cost ":${filter}")
+  list(LENGTH cost cost)
+  if(name MATCHES "Persistent|mission|medium")
+    math(EXPR cost "${cost} * 100")
+  endif()
   add_test(${name} ${SDPA_GATES} --gtest_filter=${filter})
   set_tests_properties(
     ${name} PROPERTIES LABELS "${SDPA_GATES_LABELS}" TIMEOUT ${SDPA_GATES_TIMEOUT}
-                       SKIP_REGULAR_EXPRESSION "${all_skipped}")
+                       SKIP_REGULAR_EXPRESSION "${all_skipped}" COST ${cost})
 endfunction()
 
 if(EXISTS ${SDPA_GATES})
@@ -39,11 +48,7 @@ if(EXISTS ${SDPA_GATES})
       set(suite ${CMAKE_MATCH_1})
     elseif(line MATCHES "^  (.+)$")
       set(test ${suite}${CMAKE_MATCH_1})
-      if(test MATCHES "^(.*ForwardGate\\.Passes/.*)_seed[0-9]+_(.*)$")
-        set(group "${CMAKE_MATCH_1}_${CMAKE_MATCH_2}")
-      else()
-        set(group ${test})
-      endif()
+      set(group ${test})
       if("sanitizer" IN_LIST SDPA_GATES_LABELS)
         if(test MATCHES "/device(_|$)")
           continue()
@@ -54,9 +59,10 @@ if(EXISTS ${SDPA_GATES})
                AND test MATCHES "Families\\.|Hostile|Nothing|EveryLength|MoreKeys|BothFormats|FewKeys")
           # Nor do lengths and formats decide who waits for whom.
           continue()
-        elseif(test MATCHES "[/_]((stage_c|sm[0-9]+)[A-Za-z0-9_]*)$")
-          set(group gate/${CMAKE_MATCH_1})
         endif()
+      endif()
+      if(group MATCHES "^(.*[/_](stage_c|sm[0-9]+))(_[A-Za-z0-9_]+)?$")
+        set(group ${CMAKE_MATCH_1})
       endif()
       # A process takes seconds to open a device, and each computes its shape's references: there, a
       # shape's variants are one test, and so are a suite's.

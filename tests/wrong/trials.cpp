@@ -191,6 +191,14 @@ const std::vector<Trial>& model_trials() {
   return trials;
 }
 
+void make_budgets(const std::vector<Trial>& trials) {
+  for (const Trial& trial : trials) {
+    for (const bool fp8_p : {false, true}) {
+      budget_of(*trial.data, reference::model_of(fp8_p, trial.options.output));
+    }
+  }
+}
+
 double margin(const Finding& finding) {
   const double ratio = finding.threshold > 0.0 ? finding.value / finding.threshold : finding.value;
   return finding.gate == "executor" || !std::isfinite(ratio)

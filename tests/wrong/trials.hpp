@@ -26,6 +26,9 @@ const std::vector<Trial>& kernel_trials();
 /// Trials with masks, shared KV heads and long sequences, for faults of the model.
 const std::vector<Trial>& model_trials();
 
+/// Computes the budgets that trials are judged by: once, before a fork, not once in each child.
+void make_budgets(const std::vector<Trial>& trials);
+
 /// One gate's verdict in one trial.
 struct Finding {
   std::string trial;

@@ -217,11 +217,11 @@ int run(const std::vector<std::string>& arguments) {
   }
   std::vector<Task> tasks;
   if (kernels || !model) {
-    static_cast<void>(kernel_trials());  // once, before the children
+    make_budgets(kernel_trials());  // once, before the children
     tasks = kernel_tasks();
   }
   if (model || !kernels) {
-    static_cast<void>(model_trials());
+    make_budgets(model_trials());
     for (Task& task : model_tasks()) tasks.push_back(std::move(task));
   }
   if (!only.empty()) {
