@@ -103,6 +103,10 @@ void add_hopper_trials(std::vector<Trial>& trials) {
   }
   // Three items a block, as many as Q has stages and one more; with one stage, two.
   trials.push_back(trial_of("items_10x20x15", shape_of("uniform", {1, 10, 10, 20, 15}), padded));
+  // Several tiles of rows that blocks share; heads in passes of different lengths.
+  trials.push_back(trial_of("shared_3x40x470", shape_of("normal", {1, 3, 3, 40, 470}), padded));
+  trials.push_back(
+      trial_of("passes_5x300x130", shape_of("normal", {1, 5, 5, 300, 130}, Mask::kCausal), padded));
   Shape wide = shape_of("normal", {1, 6, 6, 20, 150});
   wide.head_dim = 256;
   trials.push_back(trial_of("items_6x20x150_d256", wide, padded));
