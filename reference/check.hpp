@@ -24,7 +24,7 @@ struct CheckOptions {
   bool budgets_only = false;    ///< leave out the tolerances that SPEC states for its named shapes
   bool lse = true;              ///< also ask for, and judge, the log-sum-exp
   bool rerun = true;            ///< run twice and ask for equal bits
-  PlanOptions plan;
+  PlanOptions plan{};
 };
 
 struct CaseResult {
