@@ -41,8 +41,8 @@ class Match {
 
   Status run(const Shape& shape) {
     output_.progress(shape.name + ": inputs and references");
-    // As many rows as the cells of fp8_sdpa_bench: a tolerance stated for the worst head of a tensor
-    // says little of the worst of 64 heads by 64 rows each.
+    // As many rows as the cells of fp8_sdpa_bench: a tolerance stated for the worst head of a
+    // tensor says little of the worst of 64 heads by 64 rows each.
     auto sampled = sample_case(shape, plan_.seed);
     if (!sampled.ok()) return sampled.status();
     sampled_ = std::move(*sampled);
