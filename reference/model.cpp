@@ -157,8 +157,6 @@ void decode_keys(const QuantisedTensor& k, const QuantisedTensor& v, std::int64_
   const auto& v_table = decode_table(v.dtype);
   const std::size_t keys = out.k_square.size();
   const std::size_t dim = out.v.size() / keys;
-  out.k_descale = k.descales[static_cast<std::size_t>(head)];
-  out.v_descale = v.descales[static_cast<std::size_t>(head)];
   const std::size_t base = static_cast<std::size_t>(head) * keys * dim;
   for (std::size_t j = first; j < last; ++j) {
     double k_square = 0.0;
@@ -370,6 +368,11 @@ ModelRun run_model(const QuantisedTensor& q, const QuantisedTensor& k, const Qua
   for (std::int64_t i = 0; i < at_once; ++i) kept.push_back(empty_head(sizes, options.accumulator));
   for (std::int64_t first = 0; first < kv_heads; first += at_once) {
     const std::int64_t count = std::min(at_once, kv_heads - first);
+    for (std::int64_t i = 0; i < count; ++i) {
+      Head& head = kept[static_cast<std::size_t>(i)];
+      head.k_descale = k.descales[static_cast<std::size_t>(first + i)];
+      head.v_descale = v.descales[static_cast<std::size_t>(first + i)];
+    }
     parallel_for(count * decodes, [&](std::int64_t i) {
       const std::int64_t key = i % decodes * kKeysOfTask;
       decode_keys(k, v, first + i / decodes, static_cast<std::size_t>(key),
