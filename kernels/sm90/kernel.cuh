@@ -1,8 +1,9 @@
 // FP8 attention forward for Hopper: TMA, mbarrier rings, wgmma on E4M3, specialised warpgroups.
 //
-// Persistent blocks take work items (a tile of query rows of a (batch, head), work.cuh) in turn.
-// Warpgroup 0 produces: one thread issues TMA for Q, K and V, three warps transpose V into the
-// layout of P V (producer.cuh). The others consume: each has 64 query rows, S, P and O in
+// Persistent blocks take work items (a tile of query rows of a (batch, head)) in turn; the last
+// ones are shared out by KV tiles, and whoever comes last merges their parts (schedule.hpp,
+// work.cuh). Warpgroup 0 produces: one thread issues TMA for Q, K and V, three warps transpose V
+// into the layout of P V (producer.cuh). The others consume: each has 64 query rows, S, P and O in
 // registers, and online softmax (consumer.cuh, softmax.cuh); it writes its own rows (epilogue.cuh).
 // Where warpgroups share rows (key_groups > 1), each takes every key_groups-th KV tile, and they
 // merge O, m and l through shared memory; where the blocks of a cluster share rows, through that of
