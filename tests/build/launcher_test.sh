@@ -93,4 +93,9 @@ expect 2 "apt-get install -y cmake ninja-build" env PATH="$work/bin" SDPA_NO_INS
 # Whoever runs this: root is refused by this apt-get, others by this sudo.
 expect 2 "please run: " env PATH="$work/bin" "$sdpa" run
 
+# Boost's headers without the one library of it that is linked.
+printf '#!/bin/sh\ncase "$*" in *-lboost_context*) exit 1 ;; esac\n' >"$work/bin/g++"
+expect 2 "missing: cmake ninja-build libboost-context-dev. " \
+  env PATH="$work/bin" SDPA_NO_INSTALL=1 "$sdpa" run
+
 [[ $failures -eq 0 ]]
