@@ -41,6 +41,19 @@ GPU_FN void pin_registers([[maybe_unused]] std::uint32_t (&registers)[kRegisters
 #endif
 }
 
+/// No instruction: what these registers hold is not used again. The next to write them is a wgmma
+/// that does not accumulate, of which the compiler believes that it reads them. On the host they
+/// are NaN from here on, so that a reader shows.
+template <int kRegisters>
+GPU_FN void forget_registers([[maybe_unused]] float (&registers)[kRegisters]) {
+#if GPU_ON_DEVICE
+#pragma unroll
+  for (int i = 0; i < kRegisters; ++i) asm volatile("" : "=f"(registers[i])::"memory");
+#else
+  for (float& x : registers) x = __builtin_nanf("");
+#endif
+}
+
 /// setmaxnreg.inc.sync.aligned.u32 N (PTX ISA, "setmaxnreg"; sm_90a): this warpgroup has N
 /// registers a thread from here, N a multiple of 8 from 24 to 256 and not less than it has. Waits
 /// until other warpgroups have given up enough.

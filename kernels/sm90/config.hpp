@@ -29,8 +29,9 @@ struct Config {
   /// Row groups take turns at exponentials: one warp a scheduler keeps the MUFU busy, and those
   /// without a turn multiply meanwhile.
   bool exp_turns = false;
-  /// Exponentials of a lane whose sum a warp knows before it passes its turn on. By then it has
-  /// issued some 8 more: the next warp waits until two are at it.
+  /// Exponentials of a lane that a warp knows (their sum; with ones_column, a multiple of 8, their
+  /// codes) before it passes its turn on. By then it has issued some 8 more: the next warp waits
+  /// until two are at it.
   int in_turn = 24;
   /// A loop of its own for masked tiles, where registers allow it.
   bool masks_apart = false;
@@ -100,12 +101,20 @@ struct sm90_serial {
 /// (so no LSE), maxima as integers.
 struct sm90_serial_ones {
   static constexpr const char* kName = "sm90_serial_ones";
-  static constexpr bool serves(int head_dim) { return head_dim == 64; }
-  static constexpr Config config(int /*head_dim*/) {
-    return {.row_groups = 4,
-            .tile_n = 96,
-            .stages = 8,
-            .masks_apart = true,
+  static constexpr bool serves(int head_dim) { return head_dim == 64 || head_dim == 256; }
+  static constexpr Config config(int head_dim) {
+    if (head_dim == 64) {
+      return {.row_groups = 4,
+              .tile_n = 96,
+              .stages = 8,
+              .masks_apart = true,
+              .integer_max = true,
+              .ones_column = true};
+    }
+    return {.row_groups = 2,
+            .tile_n = 128,
+            .stages = 2,
+            .pv_columns = 64,
             .integer_max = true,
             .ones_column = true};
   }
@@ -134,6 +143,31 @@ struct sm90_turns {
             .exp_turns = true,
             .in_turn = 20,
             .integer_max = true};
+  }
+};
+
+/// The same with row sums of rounded weights from the tensor cores (so no LSE).
+struct sm90_turns_ones {
+  static constexpr const char* kName = "sm90_turns_ones";
+  static constexpr bool serves(int head_dim) { return head_dim == 64 || head_dim == 128; }
+  static constexpr Config config(int head_dim) {
+    if (head_dim == 64) {
+      return {.row_groups = 4,
+              .tile_n = 96,
+              .stages = 8,
+              .exp_turns = true,
+              .in_turn = 8,
+              .masks_apart = true,
+              .integer_max = true,
+              .ones_column = true};
+    }
+    return {.row_groups = 3,
+            .tile_n = 128,
+            .stages = 2,
+            .exp_turns = true,
+            .in_turn = 24,
+            .integer_max = true,
+            .ones_column = true};
   }
 };
 

@@ -20,13 +20,16 @@ namespace fp8_sdpa::sm90 {
 /// Whether scores of a tile are masked.
 enum class Masks : std::uint8_t { kNone, kSome, kMaybe };
 
+/// Accumulators of the P V multiply of columns from kColumn on; the last has that of ones.
+template <class T, int kColumn>
+inline constexpr int kFreshRegisters =
+    (T::kPvColumns + (kColumn + T::kPvColumns == T::kHeadDim ? T::kExtraRows : 0)) / 2;
+
 template <class T>
 struct Consumer {
   static constexpr Config kConfig = T::kConfig;
-  /// Accumulators of one P V multiply.
-  static constexpr int kFresh = (T::kPvColumns + T::kExtraRows) / 2;
   static constexpr int kInTurn = kConfig.in_turn;
-  /// K of the next tile is waited for while P V of this one runs, where registers allow it.
+  /// Whether K of the next tile is waited for while P V of this one runs.
   static constexpr bool kWaitAhead = kConfig.exp_turns || kConfig.ones_column;
   /// In place of `unmasked`: scales are negative, so scores change their sign, and every tile takes
   /// the way of masked ones.
@@ -34,7 +37,8 @@ struct Consumer {
   using Scores = float[T::kScoreRegisters];
   using Weights = std::uint32_t[T::kTileN / kDepth][4];
   using Outputs = float[T::kOutputRegisters];
-  using Fresh = float[kFresh];
+  template <int kColumn>
+  using Fresh = float[kFreshRegisters<T, kColumn>];
 
   const Params& p;
   Shared<T>& sm;
@@ -121,7 +125,7 @@ struct Consumer {
       gpu::sync_warp();  // lane 0 speaks for lanes that have seen these phases
       release_keys(position);
       release_values(position);
-      if constexpr (kConfig.exp_turns) pass_turn(0.0F);
+      if constexpr (kConfig.exp_turns) pass_turn(0);
     }
   }
 
@@ -131,26 +135,28 @@ struct Consumer {
     gpu::mbarrier_wait(sm.turn[row_group][warp], row_group == 0 ? parity ^ 1 : parity);
     gpu::sync_warp();  // a lane that lagged until the phase after the next would miss this one
   }
-  /// After `sum`, which is not negative, is known: that holds the compiler to the order.
-  GPU_FN void pass_turn(float sum) {
-    constexpr std::uint32_t kNever = 0x80000001;  // of a negative number
-    const bool never = __builtin_bit_cast(std::uint32_t, sum) == kNever;
+  /// After `known`, which follows from exponentials and has no sign bit, is known: that holds the
+  /// compiler to the order.
+  GPU_FN void pass_turn(std::uint32_t known) {
+    constexpr std::uint32_t kNever = 0x80000001;
+    const bool never = known == kNever;
     const int next_group = row_group + 1 == T::kRowGroups ? 0 : row_group + 1;
     gpu::mbarrier_arrive_if(gpu::lane_idx() == 0, sm.turn[next_group][warp + (never ? 1 : 0)]);
   }
 
   GPU_FN void issue_scores(Scores& s) const {
-    gpu::pin_registers(s);
+    gpu::forget_registers(s);
     gpu::wgmma_fence();
     operands.scores(query_slot, slot_of<T::kStages>(position), s);
     gpu::wgmma_commit();
   }
-  /// Columns from `column` on, into accumulators of their own: the tensor cores' sums are short
+  /// Columns from kColumn on, into accumulators of their own: the tensor cores' sums are short
   /// (13 fractional bits), so that sums of many tiles are made in fp32, by add().
-  GPU_FN void issue_outputs(const Weights& weights, unsigned at, int column, Fresh& fresh) const {
+  template <int kColumn>
+  GPU_FN void issue_outputs(const Weights& weights, unsigned at, Fresh<kColumn>& fresh) const {
     gpu::pin_registers(fresh);
     gpu::wgmma_fence();
-    operands.outputs(weights, slot_of<T::kStages>(at), column, false, fresh);
+    operands.outputs(weights, slot_of<T::kStages>(at), kColumn, false, fresh);
     gpu::wgmma_commit();
   }
   /// Keys that the lane's rows see of tile `at_tile` and those after it, from its first column on.
@@ -201,14 +207,24 @@ struct Consumer {
     const float zero = *static_cast<const volatile float*>(&sm.zero);
     offset[0] += zero;
     offset[1] += zero;
-    WeightSums sums(rows);
     exponentiate<0, kInTurn>(s, rows.scale, offset);
-    sums.template add<0, kInTurn>(s);
-    pass_turn(sums.all());
-    exponentiate<kInTurn, T::kScoreRegisters>(s, rows.scale, offset);
-    sums.template add<kInTurn, T::kScoreRegisters>(s);
-    sums.finish(rows);
-    pack(s, weights);
+    if constexpr (kConfig.ones_column) {
+      pack<0, kInTurn>(s, weights);
+      std::uint32_t known = 0;
+#pragma unroll
+      for (int i = 0; i < kInTurn / 4; ++i) known |= weights[i / 4][i % 4];
+      pass_turn(known);
+      exponentiate<kInTurn, T::kScoreRegisters>(s, rows.scale, offset);
+      pack<kInTurn, T::kScoreRegisters>(s, weights);
+    } else {
+      WeightSums sums(rows);
+      sums.template add<0, kInTurn>(s);
+      pass_turn(__builtin_bit_cast(std::uint32_t, sums.all()));
+      exponentiate<kInTurn, T::kScoreRegisters>(s, rows.scale, offset);
+      sums.template add<kInTurn, T::kScoreRegisters>(s);
+      sums.finish(rows);
+      pack<0, T::kScoreRegisters>(s, weights);
+    }
   }
   GPU_FN void take_weights(Scores& s, Weights& weights) {
     gpu::pin_registers(s);
@@ -217,47 +233,79 @@ struct Consumer {
       sums.template add<0, T::kScoreRegisters>(s);
       sums.finish(rows);
     }
-    pack(s, weights);
+    pack<0, T::kScoreRegisters>(s, weights);
   }
-  /// O = O rescale + O' in columns from `column` on.
-  GPU_FN void add(Fresh& fresh, const float (&rescale)[2], int column, Outputs& o) {
+  /// O = O rescale + O' in columns from kColumn on.
+  template <int kColumn>
+  GPU_FN void add(Fresh<kColumn>& fresh, const float (&rescale)[2], Outputs& o) {
+    constexpr int kOwn = T::kPvColumns / 2;
     gpu::pin_registers(fresh);
 #pragma unroll
-    for (int i = 0; i < T::kPvColumns / 2; ++i) {
-      float& x = o[column / 2 + i];
+    for (int i = 0; i < kOwn; ++i) {
+      float& x = o[kColumn / 2 + i];
       x = gpu::fma(x, rescale[i / 2 % 2], fresh[i]);
     }
-    if constexpr (kConfig.ones_column) {
+    if constexpr (kFreshRegisters<T, kColumn> != kOwn) {
       // Column head_dim, of ones, is with the lanes of t = 0; what others add up is not used.
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        rows.sum[h] = gpu::fma(rows.sum[h], rescale[h], fresh[T::kPvColumns / 2 + 2 * h]);
+        rows.sum[h] = gpu::fma(rows.sum[h], rescale[h], fresh[kOwn + 2 * h]);
       }
     }
   }
-  /// P V of the tile at `at`, columns from `from_column` on, waited for and added. Of several
-  /// chunks of columns, one is multiplied while the one before is added.
+  /// P V of the tile at `at`, waited for and added.
   GPU_FN void finish_outputs(const Weights& weights, unsigned at, const float (&rescale)[2],
-                             int from_column, Outputs& o) {
-    constexpr int kChunk = T::kPvColumns;
-    constexpr int kBuffers = T::kPvChunks > 1 && kChunk <= 64 ? 2 : 1;
-    if (from_column == T::kHeadDim) return;
-    Fresh fresh[kBuffers];
-    issue_outputs(weights, at, from_column, fresh[0]);
-    if (kWaitAhead && tile >= T::kSharers) wait_keys(position + T::kKeyGroups);
-#pragma unroll
-    for (int column = from_column; column < T::kHeadDim; column += kChunk) {
-      const int chunk = (column - from_column) / kChunk;
-      const bool more = column + kChunk < T::kHeadDim;
-      if (more && kBuffers == 2) {
-        issue_outputs(weights, at, column + kChunk, fresh[(chunk + 1) % kBuffers]);
+                             Outputs& o) {
+    Fresh<0> fresh;
+    Fresh<0> spare;
+    gpu::forget_registers(fresh);
+    gpu::forget_registers(spare);
+    issue_outputs<0>(weights, at, fresh);
+    finish_chunks<0>(weights, at, rescale, fresh, spare, o);
+  }
+  /// From the columns on that are in `fresh`, issued already. Chunks that leave room for two are
+  /// multiplied while the one before is added. The next chunk takes over the registers of the one
+  /// that has been added: the compiler, left to itself, finds others, and spills.
+  template <int kColumn>
+  GPU_FN void finish_chunks(const Weights& weights, unsigned at, const float (&rescale)[2],
+                            Fresh<kColumn>& fresh, Fresh<0>& spare, Outputs& o) {
+    constexpr int kNext = kColumn + T::kPvColumns;
+    constexpr bool kRoomForTwo = T::kPvColumns <= 64;
+    if constexpr (kNext == T::kHeadDim) {
+      wait_ahead<kColumn>();
+      gpu::wgmma_wait<0>();
+      add<kColumn>(fresh, rescale, o);
+    } else {
+      Fresh<kNext> next;
+      if constexpr (kRoomForTwo) {
+        take_over(spare, next);
+        issue_outputs<kNext>(weights, at, next);
+        wait_ahead<kColumn>();
         gpu::wgmma_wait<1>();
+        add<kColumn>(fresh, rescale, o);
       } else {
+        wait_ahead<kColumn>();
         gpu::wgmma_wait<0>();
+        add<kColumn>(fresh, rescale, o);
+        take_over(fresh, next);
+        issue_outputs<kNext>(weights, at, next);
       }
-      add(fresh[chunk % kBuffers], rescale, column, o);
-      if (more && kBuffers == 1) issue_outputs(weights, at, column + kChunk, fresh[0]);
+      finish_chunks<kNext>(weights, at, rescale, next, fresh, o);
     }
+  }
+  /// K of the next tile is waited for while the first chunk is multiplied, where registers allow
+  /// it.
+  template <int kColumn>
+  GPU_FN void wait_ahead() {
+    if constexpr (kWaitAhead && kColumn == 0) {
+      if (tile >= T::kSharers) wait_keys(position + T::kKeyGroups);
+    }
+  }
+  template <int kFrom, int kTo>
+  GPU_FN static void take_over(const float (&from)[kFrom], float (&to)[kTo]) {
+    gpu::forget_registers(to);
+#pragma unroll
+    for (int i = 0; i < (kFrom < kTo ? kFrom : kTo); ++i) to[i] = from[i];
   }
 
   /// Few keys: one tile and no other, P in two terms, the smaller one first.
@@ -309,13 +357,13 @@ struct Consumer {
       const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
       if constexpr (kConfig.ones_column) {
         exponentiate<0, T::kScoreRegisters>(s, rows.scale, offset);
-        pack(s, weights);
+        pack<0, T::kScoreRegisters>(s, weights);
       } else {
         exponentiate_and_pack(s, offset, rows, weights);
       }
     }
     wait_values(position);
-    finish_outputs(weights, position, rescale, 0, o);
+    finish_outputs(weights, position, rescale, o);
     release_values(position);
   }
 
@@ -337,7 +385,7 @@ struct Consumer {
     // Here and below: the values of the tile before have been waited for.
     if (tile >= 0) wait_keys(position);
     for (; tile >= 0; next()) overlap_tile(weights, rescale, o);
-    finish_outputs(weights, position - T::kKeyGroups, rescale, 0, o);
+    finish_outputs(weights, position - T::kKeyGroups, rescale, o);
     release_values(position - T::kKeyGroups);
   }
   /// Softmax of a tile under P V of the one before, whose weights become this one's.
@@ -346,8 +394,9 @@ struct Consumer {
     float new_rescale[2];
     const unsigned before = position - T::kKeyGroups;
     issue_scores(s);
-    Fresh fresh;
-    issue_outputs(weights, before, 0, fresh);
+    Fresh<0> fresh;
+    gpu::forget_registers(fresh);
+    issue_outputs<0>(weights, before, fresh);
     gpu::wgmma_wait<1>();
     release_keys(position);
     begin_softmax<Masks::kMaybe>(s, tile, new_rescale);
@@ -355,8 +404,7 @@ struct Consumer {
     wait_values(position);
     if (tile >= T::kSharers) wait_keys(position + T::kKeyGroups);
     gpu::wgmma_wait<0>();
-    add(fresh, rescale, 0, o);
-    finish_outputs(weights, before, rescale, T::kPvColumns, o);
+    add<0>(fresh, rescale, o);
     release_values(before);
     take_weights(s, weights);
     rescale[0] = new_rescale[0];

@@ -123,7 +123,8 @@ struct Epilogue {
     }
     gpu::cluster_arrive();
   }
-  /// Warpgroups that share rows exchange m, l and O; each then has its columns of the whole.
+  /// Warpgroups that share rows exchange m, l and the columns of O that others write; each then has
+  /// its columns of the whole.
   GPU_FN void merge(Rows& rows, const Outputs& o, float (&share)[kShare]) const {
     const int thread = gpu::thread_idx() % kWarpgroupThreads;
     const int own = key_group * T::kRowGroups + row_group;
@@ -131,7 +132,11 @@ struct Epilogue {
     constexpr int kThreads = T::kKeyGroups * kWarpgroupThreads;
     auto& parts = sm.partials;
 #pragma unroll
-    for (int i = 0; i < T::kOutputRegisters; ++i) parts.o[own][i][thread] = o[i];
+    for (int g = 0; g < T::kKeyGroups; ++g) {
+      if (g == key_group) continue;
+#pragma unroll
+      for (int i = g * kShare; i < (g + 1) * kShare; ++i) parts.o[own][i][thread] = o[i];
+    }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       parts.max[own][h][thread] = rows.max[h];
@@ -157,11 +162,13 @@ struct Epilogue {
       }
     }
 #pragma unroll
-    for (int i = 0; i < kShare; ++i) {
-      share[i] = 0.0F;
+    for (float& x : share) x = 0.0F;
 #pragma unroll
-      for (int g = 0; g < T::kKeyGroups; ++g) {
-        const float x = parts.o[g * T::kRowGroups + row_group][key_group * kShare + i][thread];
+    for (int g = 0; g < T::kKeyGroups; ++g) {
+      const auto& part = parts.o[g * T::kRowGroups + row_group];
+#pragma unroll
+      for (int i = 0; i < kShare; ++i) {
+        const float x = g == key_group ? o[g * kShare + i] : part[key_group * kShare + i][thread];
         share[i] = gpu::fma(weight[g][i / 2 % 2], x, share[i]);
       }
     }

@@ -32,10 +32,14 @@ double scores_per_us(const Config& config, int head_dim) {
   const bool overlap = config.pipeline == Pipeline::kOverlap;
   switch (head_dim) {
     case 64:
-      if (config.ones_column) return 20000.0;
+      if (config.ones_column) return config.exp_turns ? 19600.0 : 20000.0;
       return overlap ? 15500.0 : config.exp_turns ? 16000.0 : 17500.0;
-    case 128: return config.exp_turns ? 14500.0 : overlap ? 12000.0 : 10000.0;
-    default: return config.exp_turns ? 8000.0 : 7800.0;
+    case 128:
+      if (config.ones_column) return 15900.0;
+      return config.exp_turns ? 15000.0 : overlap ? 12000.0 : 10000.0;
+    default:
+      if (config.ones_column) return 9050.0;
+      return config.exp_turns ? 8900.0 : 8500.0;
   }
 }
 

@@ -80,7 +80,7 @@ struct Traits {
   /// Columns of O that one P V multiply does, and how many make O.
   static constexpr int kPvColumns = kConfig.pv_columns > 0 ? kConfig.pv_columns : kD;
   static constexpr int kPvChunks = kD / kPvColumns;
-  /// A multiple of 8 rows that V^T has more than the head dim.
+  /// A multiple of 8 rows that V^T has more than the head dim; the last P V multiply has them.
   static constexpr int kExtraRows = kConfig.ones_column ? 8 : 0;
 
   /// Warps of the producer warpgroup that bring V into its place; one issues TMA.
@@ -90,13 +90,11 @@ struct Traits {
   static_assert(kKeyGroups <= kStages);  // the loader looks back at the slots of the last tiles
   static_assert(kTileN % 32 == 0 && kTileN <= 256);
   static_assert(kD % kPvColumns == 0);
-  static_assert(!kConfig.ones_column || kPvChunks == 1);
   // A warpgroup holds values of one tile while it waits for those of its next.
   static_assert(kConfig.pipeline == Pipeline::kSerial || kStages >= 2 * kKeyGroups);
   // Blocks exchange halves of O; a block has all of a warpgroup's tiles.
   static_assert(kClusterBlocks == 1 || (kClusterBlocks == 2 && kKeyGroups == 1));
-  static_assert(!kConfig.exp_turns ||
-                (kKeyGroups == 1 && !kConfig.ones_column && kConfig.pipeline == Pipeline::kSerial));
+  static_assert(!kConfig.exp_turns || (kKeyGroups == 1 && kConfig.pipeline == Pipeline::kSerial));
 };
 
 /// Partial results of a block whose warpgroups share rows; where blocks share them, the columns of

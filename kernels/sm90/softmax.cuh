@@ -154,11 +154,13 @@ struct WeightSums {
 };
 
 /// Rounds weights to operands of P V, in the key order of producer.cuh: weights[b][h + 2 a] holds,
-/// of row g + 8 h, columns 32 b + 16 a + 2t + {0, 1, 8, 9}.
-template <int kRegisters>
+/// of row g + 8 h, columns 32 b + 16 a + 2t + {0, 1, 8, 9}. Those of s[kFrom] to s[kTo - 1], both
+/// multiples of 8.
+template <int kFrom, int kTo, int kRegisters>
 GPU_FN void pack(const float (&s)[kRegisters], std::uint32_t (&weights)[kRegisters / 16][4]) {
+  static_assert(kFrom % 8 == 0 && kTo % 8 == 0);
 #pragma unroll
-  for (int i = 0; i < kRegisters / 4; ++i) {
+  for (int i = kFrom / 4; i < kTo / 4; ++i) {
     const float* p = &s[i / 2 * 8 + 2 * (i % 2)];
     weights[i / 4][i % 4] = static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[0], p[1])) |
                             static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[4], p[5])) << 16;
