@@ -108,9 +108,8 @@ struct Epilogue {
     for (int h = 0; h < 2; ++h) {
       const float other_max = other(parts.max[row_group][h][thread]);
       const float max = gpu::max_nan(rows.max[h], other_max);
-      const float finite = attention::finite_max(max);
-      own_weight[h] = gpu::exp2_approx((rows.max[h] - finite) * rows.scale);
-      other_weight[h] = gpu::exp2_approx((other_max - finite) * rows.scale);
+      own_weight[h] = gpu::exp2_approx((rows.max[h] - max) * rows.scale);
+      other_weight[h] = gpu::exp2_approx((other_max - max) * rows.scale);
       rows.max[h] = max;
       rows.sum[h] = gpu::fma(other_weight[h], other(parts.sum[row_group][h][thread]),
                              own_weight[h] * rows.sum[h]);
@@ -146,18 +145,17 @@ struct Epilogue {
     float weight[T::kKeyGroups][2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float max = -INFINITY;
+      float max = kNoMax;
 #pragma unroll
       for (int g = 0; g < T::kKeyGroups; ++g) {
         max = gpu::max_nan(max, parts.max[g * T::kRowGroups + row_group][h][thread]);
       }
-      const float finite = attention::finite_max(max);
       rows.max[h] = max;
       rows.sum[h] = 0.0F;
 #pragma unroll
       for (int g = 0; g < T::kKeyGroups; ++g) {
         const int part = g * T::kRowGroups + row_group;
-        weight[g][h] = gpu::exp2_approx((parts.max[part][h][thread] - finite) * rows.scale);
+        weight[g][h] = gpu::exp2_approx((parts.max[part][h][thread] - max) * rows.scale);
         rows.sum[h] = gpu::fma(weight[g][h], parts.sum[part][h][thread], rows.sum[h]);
       }
     }
@@ -204,7 +202,7 @@ struct Epilogue {
     arrived = gpu::shfl(arrived, 0);
     gpu::sync_warp();
     if (arrived + 1 != static_cast<std::uint32_t>(parts)) return false;
-    float max[2] = {-INFINITY, -INFINITY};
+    float max[2] = {kNoMax, kNoMax};
     for (int nth = 0; nth < parts; ++nth) {
       const float* const from = part(nth) + kShare * gpu::kWarpSize;
 #pragma unroll
@@ -223,7 +221,7 @@ struct Epilogue {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const float part_max = from[(kShare + h) * gpu::kWarpSize];
-        weight[h] = gpu::exp2_approx((part_max - attention::finite_max(max[h])) * rows.scale);
+        weight[h] = gpu::exp2_approx((part_max - max[h]) * rows.scale);
         rows.sum[h] = gpu::fma(weight[h], from[(kShare + 2 + h) * gpu::kWarpSize], rows.sum[h]);
       }
 #pragma unroll

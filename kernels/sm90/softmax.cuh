@@ -19,11 +19,15 @@ namespace fp8_sdpa::sm90 {
 
 inline constexpr float kLog2WeightScale = 8.0F;
 
+/// The maximum of no scores: a number, so that exponents need no case of their own, and below every
+/// raw score: 448 * 448 * 256 < 2^26.
+inline constexpr float kNoMax = -0x1p26F;
+
 /// What a lane remembers of its two rows.
 struct Rows {
-  float max[2] = {-INFINITY, -INFINITY};  ///< m, a raw score; equal in the quad
-  float sum[2] = {0.0F, 0.0F};            ///< l, the lane's share
-  float scale = 0.0F;                     ///< raw score -> units of log2(e)
+  float max[2] = {kNoMax, kNoMax};  ///< m, a raw score; equal in the quad
+  float sum[2] = {0.0F, 0.0F};      ///< l, the lane's share
+  float scale = 0.0F;               ///< raw score -> units of log2(e)
 };
 
 /// -inf in the columns of a tile from `left[h]` on, counted from the lane's column 2t.
@@ -77,16 +81,15 @@ GPU_FN void grow_max(const float (&s)[kRegisters], Rows& rows, float (&rescale)[
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       max[h] = attention::max_over_quad(max[h]);
-      rescale[h] = gpu::exp2_approx((rows.max[h] - attention::finite_max(max[h])) * rows.scale);
+      rescale[h] = gpu::exp2_approx((rows.max[h] - max[h]) * rows.scale);
       rows.max[h] = max[h];
     }
     return;
   }
   int top[2] = {max_as_integers(s, 0), max_as_integers(s, 1)};
   // A wrong negative number is below a running maximum that is not negative.
-  const int both_negative = (top[0] & __builtin_bit_cast(int, rows.max[0])) |
-                            (top[1] & __builtin_bit_cast(int, rows.max[1]));
-  if (__builtin_expect(static_cast<long>(both_negative < 0), 0L) != 0) {
+  const int either = __builtin_bit_cast(int, rows.max[0]) | __builtin_bit_cast(int, rows.max[1]);
+  if (__builtin_expect(static_cast<long>(either < 0), 0L) != 0) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if (top[h] < 0) top[h] = min_as_integers(s, h);
@@ -96,14 +99,14 @@ GPU_FN void grow_max(const float (&s)[kRegisters], Rows& rows, float (&rescale)[
   for (int h = 0; h < 2; ++h) {
     const float tile_max = __builtin_bit_cast(float, top[h]);
     const float max = gpu::max_nan(rows.max[h], attention::max_over_quad(tile_max));
-    rescale[h] = gpu::exp2_approx((rows.max[h] - attention::finite_max(max)) * rows.scale);
+    rescale[h] = gpu::exp2_approx((rows.max[h] - max) * rows.scale);
     rows.max[h] = max;
   }
 }
 
 /// What turns a row's raw scores into exponents of weights: score * scale + offset.
 GPU_FN float weight_offset(const Rows& rows, int h) {
-  return gpu::fma(-attention::finite_max(rows.max[h]), rows.scale, kLog2WeightScale);
+  return gpu::fma(-rows.max[h], rows.scale, kLog2WeightScale);
 }
 
 /// Raw scores become weights in place. What uses them is apart, in add_weights() and pack(): one

@@ -27,11 +27,7 @@ template <int kRegisters>
 GPU_FN void exponentiate_in_two_terms(const float (&s)[kRegisters], Rows& rows,
                                       std::uint32_t (&large)[kRegisters / 16][4],
                                       std::uint32_t (&small)[kRegisters / 16][4]) {
-  float offset[2];
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    offset[h] = gpu::fma(-attention::finite_max(rows.max[h]), rows.scale, kLog2WeightScale);
-  }
+  const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
 #pragma unroll
   for (int i = 0; i < kRegisters / 4; ++i) {
     const int h = i % 2;
