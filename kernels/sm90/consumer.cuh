@@ -34,6 +34,9 @@ struct Consumer {
   /// In place of `unmasked`: scales are negative, so scores change their sign, and every tile takes
   /// the way of masked ones.
   static constexpr int kNegated = -1;
+  /// Whether the descriptors of the next Q K^T are computed while P V of this tile runs; with four
+  /// warps a scheduler, others fill that gap.
+  static constexpr bool kDescribeAhead = kConfig.exp_turns && T::kConsumers < 4;
   using Scores = float[T::kScoreRegisters];
   using Weights = std::uint32_t[T::kTileN / kDepth][4];
   using Outputs = float[T::kOutputRegisters];
@@ -47,6 +50,7 @@ struct Consumer {
   int step = 0;  ///< of the block's work
   Operands<T> operands;
   int query_slot = 0;
+  typename Operands<T>::ScoresAt next_scores = {};  ///< with kDescribeAhead
   unsigned position = 0;  ///< in the rings of K and V: of the tile whose scores are next
   int tile = 0;           ///< that tile, in its piece; negative: none is left
   int unmasked = 0;       ///< tiles below this are seen whole by all of its rows; or kNegated
@@ -144,10 +148,24 @@ struct Consumer {
     gpu::mbarrier_arrive_if(gpu::lane_idx() == 0, sm.turn[next_group][warp + (never ? 1 : 0)]);
   }
 
+  GPU_FN typename Operands<T>::ScoresAt describe(unsigned at) const {
+    return operands.scores_at(query_slot, slot_of<T::kStages>(at));
+  }
+  /// Pinned, the words that are no constants: else the compiler computes them where they are used,
+  /// and the multiply waits for that.
+  GPU_FN void describe_ahead(unsigned at) {
+    if constexpr (kDescribeAhead) {
+      const auto next = describe(at);
+      std::uint32_t low[2] = {static_cast<std::uint32_t>(next.q),
+                              static_cast<std::uint32_t>(next.k)};
+      gpu::pin_registers(low);
+      next_scores = {operands.queries >> 32 << 32 | low[0], operands.keys >> 32 << 32 | low[1]};
+    }
+  }
   GPU_FN void issue_scores(Scores& s) const {
     gpu::forget_registers(s);
     gpu::wgmma_fence();
-    operands.scores(query_slot, slot_of<T::kStages>(position), s);
+    operands.scores(kDescribeAhead ? next_scores : describe(position), s);
     gpu::wgmma_commit();
   }
   /// Columns from kColumn on, into accumulators of their own: the tensor cores' sums are short
@@ -261,6 +279,7 @@ struct Consumer {
     gpu::forget_registers(fresh);
     gpu::forget_registers(spare);
     issue_outputs<0>(weights, at, fresh);
+    describe_ahead(position + T::kKeyGroups);
     finish_chunks<0>(weights, at, rescale, fresh, spare, o);
   }
   /// From the columns on that are in `fresh`, issued already. Chunks that leave room for two are
@@ -334,6 +353,7 @@ struct Consumer {
 
   GPU_FN void serial(Outputs& o) {
     if constexpr (kWaitAhead) wait_keys(position);
+    describe_ahead(position);
     if constexpr (kConfig.masks_apart) {
       for (; tile >= 0 && tile >= unmasked; next()) serial_tile<Masks::kSome>(o);
       for (; tile >= 0; next()) serial_tile<Masks::kNone>(o);

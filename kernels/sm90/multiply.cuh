@@ -20,17 +20,21 @@ struct Operands {
         keys(sm.keys[0].descriptor()),
         values(sm.values[0].descriptor()) {}
 
+  /// Descriptors of Q and K in their slots.
+  struct ScoresAt {
+    std::uint64_t q, k;
+  };
+  GPU_FN ScoresAt scores_at(int query_slot, int slot) const {
+    return {gpu::advance_descriptor(queries, query_slot * int{sizeof(typename Shared::Queries)}),
+            gpu::advance_descriptor(keys, slot * int{sizeof(typename Shared::Keys)})};
+  }
   /// Issues S (64, tile_n) = Q K^T, Q from shared memory.
-  GPU_FN void scores(int query_slot, int slot, float (&s)[T::kScoreRegisters]) const {
-    const std::uint64_t q =
-        gpu::advance_descriptor(queries, query_slot * int{sizeof(typename Shared::Queries)});
-    const std::uint64_t k =
-        gpu::advance_descriptor(keys, slot * int{sizeof(typename Shared::Keys)});
+  GPU_FN void scores(const ScoresAt& at, float (&s)[T::kScoreRegisters]) const {
 #pragma unroll
     for (int dim = 0; dim < T::kHeadDim; dim += kDepth) {
       gpu::wgmma_m64k32<gpu::Fp8::kE4M3, gpu::Fp8::kE4M3>(
-          s, gpu::advance_descriptor(q, Shared::Queries::offset(0, dim)),
-          gpu::advance_descriptor(k, Shared::Keys::offset(0, dim)), dim > 0);
+          s, gpu::advance_descriptor(at.q, Shared::Queries::offset(0, dim)),
+          gpu::advance_descriptor(at.k, Shared::Keys::offset(0, dim)), dim > 0);
     }
   }
 
