@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cstdio>
 
+#include "fp8_sdpa/resources.hpp"
+
 namespace fp8_sdpa::bench {
 namespace {
 
@@ -39,6 +41,18 @@ int sm_version_of(const std::string& arch) {
   return version;
 }
 
+/// The head dim in a kernel's mangled name: the integer argument behind the variant's tag. 0: none.
+int head_dim_of(const PtxasEntry& entry) {
+  const std::string tag = entry.variant + "ELi";
+  const std::size_t at = entry.kernel.find(tag);
+  int head_dim = 0;
+  if (at != std::string::npos) {
+    const char* const first = entry.kernel.data() + at + tag.size();
+    std::from_chars(first, entry.kernel.data() + entry.kernel.size(), head_dim);
+  }
+  return head_dim;
+}
+
 }  // namespace
 
 std::vector<ResourceUse> resource_uses(const PtxasReport& report,
@@ -48,12 +62,13 @@ std::vector<ResourceUse> resource_uses(const PtxasReport& report,
     const auto variant = std::find_if(variants.begin(), variants.end(),
                                       [&](const Variant& v) { return v.name == entry.variant; });
     if (variant == variants.end()) continue;
+    const Resources resources = resources_at(*variant, head_dim_of(entry));
     uses.push_back({.kernel = entry.kernel,
                     .variant = entry.variant,
                     .arch = entry.arch,
-                    .threads = variant->resources.threads,
+                    .threads = resources.threads,
                     .registers = entry.registers,
-                    .shared_bytes = entry.static_smem_bytes + variant->resources.shared_bytes,
+                    .shared_bytes = entry.static_smem_bytes + resources.shared_bytes,
                     .spill_bytes = entry.spill_stores + entry.spill_loads});
   }
   return uses;

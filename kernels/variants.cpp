@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "check_problem.hpp"
+#include "fp8_sdpa/resources.hpp"
 #include "fp8_sdpa/variant.hpp"
 #include "sm80/kernel.cuh"
 #include "sm80/sm80.hpp"
@@ -53,21 +54,29 @@ constexpr detail::VariantImpl sm90_impl() {
   return impl;
 }
 
-/// What a block of the head dim asks for that asks for most.
-template <class Tag>
-constexpr Resources sm90_resources() {
-  Resources most;
-  const auto consider = [&most]<int kHeadDim>() {
+/// Calls `call` with each head dim of the variant and what its blocks ask for.
+template <class Tag, class Call>
+constexpr void for_each_sm90_block(const Call& call) {
+  const auto consider = [&call]<int kHeadDim>() {
     if constexpr (Tag::serves(kHeadDim)) {
       using K = sm90::Kernel<Tag, kHeadDim>;
       Resources one = resources_of<K>(K::T::kTileM, K::T::kTileN);
       one.cluster_blocks = K::kClusterBlocks;
-      if (one.shared_bytes > most.shared_bytes) most = one;
+      call(kHeadDim, one);
     }
   };
   consider.template operator()<64>();
   consider.template operator()<128>();
   consider.template operator()<256>();
+}
+
+/// What a block of the head dim asks for that asks for most shared memory.
+template <class Tag>
+constexpr Resources sm90_resources() {
+  Resources most;
+  for_each_sm90_block<Tag>([&most](int /*head_dim*/, const Resources& one) {
+    if (one.shared_bytes > most.shared_bytes) most = one;
+  });
   return most;
 }
 
@@ -199,6 +208,18 @@ Status Variant::supports(const Problem& problem, const Device& device) const {
                        std::to_string(device.shared_memory_per_block));
   }
   return impl->supports(problem, device);
+}
+
+Resources resources_at(const Variant& variant, int head_dim) {
+  Resources found = variant.resources;
+  const auto take = [&](int block_head_dim, const Resources& one) {
+    if (block_head_dim == head_dim) found = one;
+  };
+#define FP8_SDPA_SM90_VARIANT(NAME, SUMMARY) \
+  if (variant.name == #NAME) for_each_sm90_block<sm90::tag::NAME>(take);
+#include "sm90/variants.def"
+#undef FP8_SDPA_SM90_VARIANT
+  return found;
 }
 
 }  // namespace fp8_sdpa
