@@ -80,6 +80,47 @@ TEST(Schedules, WarpPriorityKeepsWarpsTogether) {
   }
 }
 
+constexpr int kBlocks = 12;
+
+/// The order in which the blocks of a grid begin.
+std::array<int, kBlocks> block_order(const ExecutorOptions& options) {
+  struct Blocks {
+    std::array<int, kBlocks> order{};
+    std::atomic<int> count{0};
+  } blocks;
+  const auto status = run_kernel<32>(
+      [](void* data, NoShared&) {
+        auto& b = *static_cast<Blocks*>(data);
+        if (gpu::thread_idx() == 0) b.order[b.count++] = static_cast<int>(gpu::block_idx().x);
+      },
+      &blocks, options, dim3(kBlocks));
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(blocks.count, kBlocks);
+  return blocks.order;
+}
+
+// A GPU promises no order: what is right only from the first block to the last must not look right.
+TEST(Schedules, BlocksBeginInAnyOrder) {
+  std::array<int, kBlocks> in_order{};
+  std::iota(in_order.begin(), in_order.end(), 0);
+  std::array<int, kBlocks> backwards{};
+  std::iota(backwards.rbegin(), backwards.rend(), 0);
+  EXPECT_EQ(block_order({.schedule = Schedule::kFifo, .os_threads = 1}), in_order);
+  EXPECT_EQ(block_order({.schedule = Schedule::kLifo, .os_threads = 1}), backwards);
+  for (const auto schedule :
+       {Schedule::kRandom, Schedule::kThreadPriority, Schedule::kWarpPriority}) {
+    std::set<std::array<int, kBlocks>> orders;
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+      auto order = block_order({.schedule = schedule, .seed = seed, .os_threads = 1});
+      EXPECT_EQ(order, block_order({.schedule = schedule, .seed = seed, .os_threads = 1}));
+      orders.insert(order);
+      std::sort(order.begin(), order.end());
+      EXPECT_EQ(order, in_order);  // each block once
+    }
+    EXPECT_GT(orders.size(), 4U);
+  }
+}
+
 /// How far ahead of the slowest warp the fastest gets: the number of arrivals it makes at barriers
 /// that only its own warp waits for.
 int lead(const ExecutorOptions& options) {

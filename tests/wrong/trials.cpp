@@ -103,8 +103,12 @@ void add_hopper_trials(std::vector<Trial>& trials) {
   }
   // Three items a block, as many as Q has stages and one more; with one stage, two.
   trials.push_back(trial_of("items_10x20x15", shape_of("uniform", {1, 10, 10, 20, 15}), padded));
-  // Several tiles of rows that blocks share; heads in passes of different lengths.
+  // Several tiles of rows that blocks share, and the same from the last block to the first; heads
+  // in passes of different lengths.
   trials.push_back(trial_of("shared_3x40x470", shape_of("normal", {1, 3, 3, 40, 470}), padded));
+  trials.push_back(
+      trial_of("shared_backwards_3x40x470", shape_of("normal", {1, 3, 3, 40, 470}), padded));
+  trials.back().schedule = Schedule::kLifo;
   trials.push_back(
       trial_of("passes_5x300x130", shape_of("normal", {1, 5, 5, 300, 130}, Mask::kCausal), padded));
   Shape wide = shape_of("normal", {1, 6, 6, 20, 150});
@@ -236,6 +240,7 @@ Outcome try_variant(const Variant& variant, const std::vector<Trial>& trials) {
   Outcome outcome;
   for (const Trial& trial : trials) {
     const CaseData& data = *trial.data;
+    device.executor.schedule = trial.schedule;
     if (!reference::serves(variant, data.shape, data.dtype, device, trial.options).ok()) continue;
     const auto result = reference::check(variant, *trial.data, device, kTolerances, trial.options);
     if (result.status().code() == StatusCode::kUnsupported) continue;  // declined, not wrong

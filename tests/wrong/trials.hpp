@@ -18,7 +18,8 @@ struct Trial {
   std::string name;
   std::shared_ptr<const reference::CaseData> data;
   reference::CheckOptions options;
-  bool for_peers = false;  ///< unit-normal inputs, as the peers' tests draw them
+  Schedule schedule = Schedule::kFifo;  ///< of the executor: also which block begins first
+  bool for_peers = false;               ///< unit-normal inputs, as the peers' tests draw them
 };
 
 /// Trials of what kernels serve, each of what some do; made once per process.

@@ -6,12 +6,14 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "gpu/host/block.hpp"
+#include "gpu/host/random.hpp"
 #include "gpu/host/report.hpp"
 #include "gpu/host/sanitizers.hpp"
 
@@ -88,6 +90,37 @@ class BlockPool {
   std::vector<std::unique_ptr<Block>> idle_;
 };
 
+/// The order in which clusters begin. A GPU promises none, so that the schedule has its way here
+/// too: kFifo first to last, kLifo last to first, the others at random.
+class ClusterOrder {
+ public:
+  ClusterOrder(std::uint64_t clusters, const ExecutorOptions& options) : clusters_(clusters) {
+    using fp8_sdpa::Schedule;
+    if (clusters < 2 || options.schedule == Schedule::kFifo) return;
+    if (options.schedule == Schedule::kLifo) {
+      start_ = clusters - 1;
+      step_ = clusters - 1;
+      return;
+    }
+    Random random(options.seed);
+    start_ = random.next() % clusters;
+    do {
+      step_ = 1 + random.next() % (clusters - 1);
+    } while (std::gcd(step_, clusters) != 1);  // so that the steps come to every cluster once
+  }
+
+  /// The cluster that begins as the `nth`.
+  std::uint64_t at(std::uint64_t nth) const {
+    return static_cast<std::uint64_t>((start_ + static_cast<Wide>(step_) * nth) % clusters_);
+  }
+
+ private:
+  using Wide = unsigned __int128;
+  std::uint64_t clusters_;
+  std::uint64_t start_ = 0;
+  std::uint64_t step_ = 1;
+};
+
 /// One launch's blocks, handed out to OS threads.
 class GridRun {
  public:
@@ -95,7 +128,8 @@ class GridRun {
       : launch_(launch),
         options_(options),
         per_cluster_(static_cast<std::uint64_t>(launch.cluster_blocks)),
-        blocks_(std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z) {}
+        blocks_(std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z),
+        order_(blocks_ / per_cluster_, options) {}
 
   Status run() {
     std::vector<std::thread> helpers;
@@ -124,7 +158,9 @@ class GridRun {
     try {
       std::vector<std::unique_ptr<Block>> blocks;
       while (blocks.size() < per_cluster_) blocks.push_back(BlockPool::instance().take());
-      while ((current = next_.fetch_add(per_cluster_, std::memory_order_relaxed)) < blocks_) {
+      for (std::uint64_t nth = 0;
+           (nth = next_.fetch_add(1, std::memory_order_relaxed)) < blocks_ / per_cluster_;) {
+        current = order_.at(nth) * per_cluster_;
         const std::string error = run_cluster(blocks, current);
         if (!error.empty())
           report(current, {StatusCode::kExecutorError, "kernel error in " + error});
@@ -189,7 +225,8 @@ class GridRun {
   const ExecutorOptions& options_;
   const std::uint64_t per_cluster_;
   const std::uint64_t blocks_;
-  std::atomic<std::uint64_t> next_{0};
+  const ClusterOrder order_;
+  std::atomic<std::uint64_t> next_{0};  ///< of the clusters, in their order
   std::mutex mutex_;
   std::uint64_t failed_block_ = std::numeric_limits<std::uint64_t>::max();
   Status status_;
