@@ -15,7 +15,8 @@ constexpr const char* name_of(Backend backend) {
   return backend == Backend::kDevice ? "device" : "host";
 }
 
-/// The order in which the host executor runs the threads of a block.
+/// The order in which the host executor runs the threads of a block; blocks begin from the first to
+/// the last with kFifo, from the last to the first with kLifo, at random with the others.
 enum class Schedule : std::uint8_t {
   kFifo,            ///< round robin: the fastest
   kLifo,            ///< the thread that became ready last goes first
