@@ -20,7 +20,8 @@ class TemporaryFolder {
   TemporaryFolder() {
     std::error_code ignored;
     std::string pattern =
-        (std::filesystem::temp_directory_path(ignored) / "fp8_sdpa_plots_XXXXXX").string();
+        (std::filesystem::temp_directory_path(ignored) / "fp8_sdpa_plots_").string() +
+        std::string(6, 'X');  // what mkdtemp fills in
     if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
