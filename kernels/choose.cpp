@@ -39,7 +39,8 @@ const Variant* first_of(Family family, const std::vector<const Variant*>& servin
 
 }  // namespace
 
-Result<const Variant*> choose(const Problem& problem, const Device& device, bool toggles_chosen) {
+Result<const Variant*> choose(const Problem& problem, const Device& device, bool toggles_chosen,
+                              bool no_workspace) {
   Status first_reason;
   const auto serves = [&](const Variant& variant) {
     const Status status = variant.supports(problem, device);
@@ -53,6 +54,7 @@ Result<const Variant*> choose(const Problem& problem, const Device& device, bool
   if (first_reason.code() == StatusCode::kInvalidArgument) return first_reason;
   std::vector<const Variant*> serving;
   for (const Variant& variant : variants()) {
+    if (no_workspace && variant.impl->needs_workspace) continue;
     if (serves(variant)) serving.push_back(&variant);
     if (first_reason.code() == StatusCode::kInvalidArgument) return first_reason;
   }

@@ -11,7 +11,9 @@ namespace fp8_sdpa::detail {
 /// In this order: the variant of the toggles, if this build was configured with some and it serves
 /// the problem; on sm_90, of the variants that serve it, the one that is predicted to be fastest
 /// (VariantImpl::predicted_us); else sm80_mma, the fastest measured that older devices have; else
-/// the first that serves the problem. If none does, why the first one asked does not.
-Result<const Variant*> choose(const Problem& problem, const Device& device, bool toggles_chosen);
+/// the first that serves the problem. If none does, why the first one asked does not. Variants that
+/// always need a workspace are passed over if there is none.
+Result<const Variant*> choose(const Problem& problem, const Device& device, bool toggles_chosen,
+                              bool no_workspace = false);
 
 }  // namespace fp8_sdpa::detail

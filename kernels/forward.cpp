@@ -17,11 +17,15 @@ const detail::Functions& functions_of(const Variant& variant, const Device& devi
 Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant,
                   const PlanOptions& options) {
   if (variant == nullptr) {
-    const Result<const Variant*> chosen = detail::choose(problem, device, toggles_chosen());
+    const Result<const Variant*> chosen =
+        detail::choose(problem, device, toggles_chosen(), options.no_workspace);
     if (!chosen.ok()) return chosen.status();
     variant = *chosen;
   } else if (Status s = variant->supports(problem, device); !s.ok()) {
     return s;
+  } else if (options.no_workspace && variant->impl->needs_workspace) {
+    return unsupported(std::string(variant->name) +
+                       " needs a workspace, which PlanOptions::no_workspace rules out");
   }
   Plan result;
   result.problem_ = problem;
@@ -50,7 +54,7 @@ Status forward(const Plan& plan, void* workspace, CUstream_st* stream) {
 Status forward(const Problem& problem, CUstream_st* stream) {
   const Result<Device> device = current_device();
   if (!device.ok()) return device.status();
-  const Result<Plan> made = plan(problem, *device, nullptr, {.batch_invariant = true});
+  const Result<Plan> made = plan(problem, *device, nullptr, {.no_workspace = true});
   if (!made.ok()) return made.status();
   return forward(*made, nullptr, stream);
 }

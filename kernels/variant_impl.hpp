@@ -31,6 +31,7 @@ struct VariantImpl {
   /// Microseconds of a launch inside a CUDA graph on an sm_90 with `sm_count` multiprocessors, for
   /// a problem that the variant serves; null where nobody has measured.
   double (*predicted_us)(const Problem&, int sm_count) = nullptr;
+  bool needs_workspace = false;  ///< whatever the problem and the options
 };
 
 }  // namespace fp8_sdpa::detail

@@ -43,6 +43,7 @@ template <class Tag>
 constexpr detail::VariantImpl sm90_impl() {
   detail::VariantImpl impl{sm90::supports<Tag>, {}, {}};
   impl.predicted_us = sm90::predicted_us<Tag>;
+  impl.needs_workspace = sm90::prepares_values<Tag>();
 #if FP8_SDPA_HAS_SM90A
   impl.device.prepare = sm90::prepare<Tag, Backend::kDevice>;
   impl.device.launch_prepared = sm90::launch<Tag, Backend::kDevice>;

@@ -41,6 +41,9 @@ struct Config {
   /// short (13 fractional bits), as O's are; tiles are added in fp32. reference/budget.hpp says
   /// what that may do to O.
   bool ones_column = false;
+  /// V is turned into tiles of V^T by a kernel of its own before this one, once, and not by every
+  /// block that wants them: prepare_values.cuh. It takes a workspace, and memory's time for V.
+  bool prepared_values = false;
   bool two_terms = false;  ///< P is the sum of two E4M3 terms; a warpgroup has one KV tile at most
 
   constexpr int consumers() const { return row_groups * key_groups; }
@@ -67,6 +70,7 @@ constexpr Config with_two_terms(const Config& config) {
           .cluster_blocks = config.cluster_blocks,
           .tile_n = config.tile_n,
           .stages = config.stages,
+          .prepared_values = config.prepared_values,
           .two_terms = true};
 }
 
@@ -74,10 +78,10 @@ constexpr Config with_two_terms(const Config& config) {
 struct RegisterShares {
   int consumer, producer;
 };
-constexpr RegisterShares register_shares(int consumers) {
-  switch (consumers) {
+constexpr RegisterShares register_shares(const Config& config) {
+  switch (config.consumers()) {
     case 1: return {216, 40};
-    case 2: return {232, 40};
+    case 2: return config.prepared_values ? RegisterShares{240, 24} : RegisterShares{232, 40};
     case 3: return {160, 32};
     default: return {112, 32};
   }
@@ -117,6 +121,17 @@ struct sm90_serial_ones {
             .pv_columns = 64,
             .integer_max = true,
             .ones_column = true};
+  }
+};
+
+/// sm90_serial_ones with V turned once, before.
+struct sm90_prepared {
+  static constexpr const char* kName = "sm90_prepared";
+  static constexpr bool serves(int head_dim) { return sm90_serial_ones::serves(head_dim); }
+  static constexpr Config config(int head_dim) {
+    Config config = sm90_serial_ones::config(head_dim);
+    config.prepared_values = true;
+    return config;
   }
 };
 
@@ -232,5 +247,15 @@ struct sm90_cluster {
 };
 
 }  // namespace tag
+
+/// Whether the kernels of a tag, for all head dims alike, have their V turned before: in a
+/// workspace.
+template <class Tag>
+constexpr bool prepares_values() {
+  for (const int head_dim : {64, 128, 256}) {
+    if (Tag::serves(head_dim)) return Tag::config(head_dim).prepared_values;
+  }
+  return false;
+}
 
 }  // namespace fp8_sdpa::sm90

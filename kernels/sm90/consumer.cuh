@@ -20,6 +20,10 @@ namespace fp8_sdpa::sm90 {
 /// Whether scores of a tile are masked.
 enum class Masks : std::uint8_t { kNone, kSome, kMaybe };
 
+GPU_FN bool rarely(bool condition) {
+  return __builtin_expect(static_cast<long>(condition), 0L) != 0;
+}
+
 /// Accumulators of the P V multiply of columns from kColumn on; the last has that of ones.
 template <class T, int kColumn>
 inline constexpr int kFreshRegisters =
@@ -187,23 +191,31 @@ struct Consumer {
 #pragma unroll
     for (int h = 0; h < 2; ++h) left[h] = key_limit(p, row + 8 * h) - first_key;
   }
-  GPU_FN bool tile_is_masked(int at_tile) const {
-    return __builtin_expect(static_cast<long>(at_tile >= unmasked), 0L) != 0;
+  GPU_FN void mask(Scores& s, int at_tile) const {
+    if (unmasked == kNegated) {
+#pragma unroll
+      for (float& score : s) score = -score;
+    }
+    int left[2];
+    find_keys_left(at_tile, left);
+    mask_scores(s, left);
   }
   /// Masks the scores of tile `at_tile`, which are in s, if any may be, and takes in their maxima.
   template <Masks kMasks>
   GPU_FN void begin_softmax(Scores& s, int at_tile, float (&rescale)[2]) {
+    constexpr bool kIntegers = kConfig.integer_max;
     gpu::pin_registers(s);
-    if (kMasks == Masks::kSome || (kMasks == Masks::kMaybe && tile_is_masked(at_tile))) {
-      if (unmasked == kNegated) {
+    const bool masked = kMasks == Masks::kSome || (kMasks == Masks::kMaybe && at_tile >= unmasked);
+    const bool rare = kIntegers && (masked || any_is_negative(rows));
+    if (rarely(masked)) mask(s, at_tile);
+    float top[2];
 #pragma unroll
-        for (float& score : s) score = -score;
-      }
-      int left[2];
-      find_keys_left(at_tile, left);
-      mask_scores(s, left);
+    for (int h = 0; h < 2; ++h) top[h] = kIntegers ? largest_as_integers(s, h) : largest(s, h);
+    if (rarely(rare)) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) top[h] = largest(s, h);
     }
-    grow_max<kConfig.integer_max>(s, rows, rescale);
+    grow_max(top, rows, rescale);
     if constexpr (!kConfig.ones_column) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) rows.sum[h] *= rescale[h];

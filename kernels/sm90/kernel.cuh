@@ -34,7 +34,7 @@ struct Kernel {
   static constexpr int kClusterBlocks = T::kClusterBlocks;
   static constexpr int kMinSmVersion = sm90::kMinSmVersion;
   static constexpr bool kOnlySm90a = true;
-  static constexpr RegisterShares kRegisters = register_shares(T::kConsumers);
+  static constexpr RegisterShares kRegisters = register_shares(T::kConfig);
 
   static constexpr std::size_t kSharedLimit = 227 * 1024;  // that a block may opt in to
   static_assert(sizeof(Shared) <= kSharedLimit);
@@ -71,7 +71,10 @@ struct Kernel {
         sm.zero = 0.0F;
       }
     }
-    if constexpr (T::kConfig.ones_column) write_ones(sm);
+    if constexpr (T::kConfig.ones_column && !T::kConfig.prepared_values) {
+      for (auto& tile : sm.values) write_ones<T>(tile, gpu::thread_idx(), kThreads);
+      gpu::fence_proxy_async();
+    }
     gpu::sync_block();
   }
 
@@ -83,7 +86,7 @@ struct Kernel {
       if (stage >= T::kStages) break;
       gpu::mbarrier_init(sm.key_full[stage], 1);
       gpu::mbarrier_init(sm.key_empty[stage], kWarps * T::kRowGroups);
-      gpu::mbarrier_init(sm.value_full[stage], T::kTransposers);
+      gpu::mbarrier_init(sm.value_full[stage], T::kConfig.prepared_values ? 1 : T::kTransposers);
       gpu::mbarrier_init(sm.value_empty[stage], kWarps * T::kRowGroups);
     }
 #pragma unroll
@@ -97,27 +100,11 @@ struct Kernel {
     }
   }
 
-  /// Rows head_dim and up of every V^T stage: a row of ones, seven of zeros.
-  GPU_FN static void write_ones(Shared& sm) {
-    using Values = typename Shared::Values;
-    constexpr std::uint32_t kOnes = 0x38383838;  // E4M3: 1.0 four times
-    constexpr int kRowWords = Values::kPanelBytes / 4;
-    for (auto& tile : sm.values) {
-      for (auto& panel : tile.bytes) {
-        auto* words = reinterpret_cast<std::uint32_t*>(panel + kHeadDim * Values::kPanelBytes);
-        for (int i = gpu::thread_idx(); i < T::kExtraRows * kRowWords; i += kThreads) {
-          words[i] = i < kRowWords ? kOnes : 0;
-        }
-      }
-    }
-    gpu::fence_proxy_async();
-  }
-
   GPU_FN static void produce(const Params& p, Shared& sm) {
     const int warp = gpu::warp_idx();
     if (warp == 0) {
       if (gpu::lane_idx() == 0) Loader<T>{p, sm}.run();
-    } else {
+    } else if constexpr (!T::kConfig.prepared_values) {
       Transposer<T>{p, sm, warp - 1}.run();
     }
   }

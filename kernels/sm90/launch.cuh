@@ -6,6 +6,7 @@
 
 #include "attention/online_softmax.hpp"
 #include "sm90/kernel.cuh"
+#include "sm90/prepare_values.cuh"
 #include "sm90/sm90.hpp"
 
 namespace fp8_sdpa::sm90 {
@@ -15,9 +16,17 @@ struct Prepared {
   Params params;
   int blocks;
   std::size_t arrivals_bytes;  ///< of the workspace, from its start; zeroed by every launch
+  std::size_t values_offset;   ///< with prepared_values: of V^T in the workspace
+  int kv_heads;                ///< of all batches
   int head_dim;
   bool two_terms;
 };
+
+/// Of what lies in the workspace.
+constexpr std::size_t aligned(std::size_t bytes) {
+  constexpr std::size_t kAlignment = 256;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 inline namespace GPU_BACKEND {
 
@@ -143,13 +152,51 @@ void plan_schedule(int blocks, bool may_split, Prepared& prepared, std::size_t& 
   prepared.blocks = schedule.tail_items > 0 ? blocks : std::min(blocks, params.items);
   if (T::kClusterBlocks > 1) prepared.blocks = params.items * T::kClusterBlocks;
   if (schedule.parts() == 0) return;
-  constexpr std::size_t kAlignment = 256;
   constexpr std::size_t kWarps = T::kConsumerWarps;
   const std::size_t arrivals =
       static_cast<std::size_t>(schedule.tail_items) * kWarps * sizeof(std::uint32_t);
-  prepared.arrivals_bytes = (arrivals + kAlignment - 1) / kAlignment * kAlignment;
+  prepared.arrivals_bytes = aligned(arrivals);
   workspace_bytes = prepared.arrivals_bytes + static_cast<std::size_t>(schedule.parts()) * kWarps *
                                                   Epilogue<T>::kPartFloats * sizeof(float);
+}
+
+/// Makes room for V^T behind what there is.
+template <class T>
+void plan_values(const Problem& p, Prepared& prepared, std::size_t& workspace_bytes) {
+  const std::int64_t tiles = (p.seq_kv + T::kTileN - 1) / T::kTileN;
+  prepared.values_offset = aligned(workspace_bytes);
+  workspace_bytes = prepared.values_offset + static_cast<std::size_t>(tiles) * p.batch *
+                                                 p.heads_kv * sizeof(typename Shared<T>::Values);
+}
+
+/// Launches the kernel that turns V.
+template <class K>
+Status launch_values(const Prepared& prepared, const Params& params, const gpu::Queue& queue) {
+  ValueParams values{};
+  values.v = params.v;
+  values.steps = params.v_steps;
+  values.tiles = attention::divisor((params.seq_kv + K::T::kTileN - 1) / K::T::kTileN);
+  values.heads_kv = attention::divisor(params.heads_kv);
+  values.seq_kv = params.seq_kv;
+  values.transposed = params.v_transposed;
+  values.values = params.values;
+  values.arrivals = params.arrivals;
+  values.arrivals_count = static_cast<int>(prepared.arrivals_bytes / sizeof(std::uint32_t));
+  const dim3 grid(static_cast<unsigned>(values.tiles.value * prepared.kv_heads));
+  return gpu::launch<K>(grid, values, queue);
+}
+
+template <class Tag, int kHeadDim, int kTerms>
+Status launch_kernels(const Prepared& prepared, const Params& params, const gpu::Queue& queue) {
+  using K = Kernel<Tag, kHeadDim, kTerms>;
+  if constexpr (K::T::kConfig.prepared_values) {
+    using Values = PrepareValues<Tag, kHeadDim, kTerms>;
+    if (Status s = launch_values<Values>(prepared, params, queue); !s.ok()) return s;
+  } else if (prepared.arrivals_bytes > 0) {
+    const Status s = gpu::fill_zero(params.arrivals, prepared.arrivals_bytes, queue);
+    if (!s.ok()) return s;
+  }
+  return gpu::launch<K>(dim3(static_cast<unsigned>(prepared.blocks)), params, queue);
 }
 
 }  // namespace GPU_BACKEND
@@ -159,17 +206,20 @@ Status prepare(const Problem& problem, const Device& device, const PlanOptions& 
                detail::PlanState& state) {
   Prepared prepared{};
   prepared.head_dim = problem.head_dim;
+  prepared.kv_heads = problem.batch * problem.heads_kv;
   prepared.two_terms = few_keys(Tag::config(problem.head_dim), problem.seq_kv);
   // On the host executor a few blocks, so that OS threads share the work and blocks take several
   // items each.
   constexpr int kHostBlocks = 4;
   const int blocks = kBackend == Backend::kDevice ? device.sm_count : kHostBlocks;
+  const bool may_split = !options.batch_invariant && !options.no_workspace;
   const Status status = for_head_dim<Tag>(problem.head_dim, [&]<int kHeadDim>() {
     const auto with_terms = [&]<int kTerms>() {
       using T = Traits<Tag, kHeadDim, kTerms>;
       const Status made = prepare_params<T>(problem, prepared.params);
       if (!made.ok()) return made;
-      plan_schedule<T>(blocks, !options.batch_invariant, prepared, state.workspace_bytes);
+      plan_schedule<T>(blocks, may_split, prepared, state.workspace_bytes);
+      if (T::kConfig.prepared_values) plan_values<T>(problem, prepared, state.workspace_bytes);
       return made;
     };
     return prepared.two_terms ? with_terms.template operator()<2>()
@@ -185,15 +235,14 @@ Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue&
   const auto& prepared = detail::get<Prepared>(state);
   Params params = prepared.params;
   if (state.workspace_bytes > 0) {
-    params.arrivals = static_cast<std::uint32_t*>(workspace);
-    params.parts =
-        reinterpret_cast<float*>(static_cast<std::byte*>(workspace) + prepared.arrivals_bytes);
-    if (Status s = gpu::fill_zero(workspace, prepared.arrivals_bytes, queue); !s.ok()) return s;
+    auto* const bytes = static_cast<std::byte*>(workspace);
+    params.arrivals = reinterpret_cast<std::uint32_t*>(bytes);
+    params.parts = reinterpret_cast<float*>(bytes + prepared.arrivals_bytes);
+    params.values = reinterpret_cast<std::uint8_t*>(bytes + prepared.values_offset);
   }
-  const dim3 grid(static_cast<unsigned>(prepared.blocks));
   return for_head_dim<Tag>(prepared.head_dim, [&]<int kHeadDim>() {
-    return prepared.two_terms ? gpu::launch<Kernel<Tag, kHeadDim, 2>>(grid, params, queue)
-                              : gpu::launch<Kernel<Tag, kHeadDim, 1>>(grid, params, queue);
+    return prepared.two_terms ? launch_kernels<Tag, kHeadDim, 2>(prepared, params, queue)
+                              : launch_kernels<Tag, kHeadDim, 1>(prepared, params, queue);
   });
 }
 

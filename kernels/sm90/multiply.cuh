@@ -8,25 +8,26 @@ namespace fp8_sdpa::sm90 {
 /// Dims or keys of one wgmma.
 inline constexpr int kDepth = 32;
 
-/// Descriptors of what a warpgroup multiplies, computed once.
+/// Descriptors of what a warpgroup multiplies, computed once. They come through a shuffle: else the
+/// compiler computes them again for each tile, from the block's place in its cluster on.
 template <class T>
 struct Operands {
   using Shared = sm90::Shared<T>;
   std::uint64_t queries, keys, values;  ///< of stage 0
 
   GPU_FN Operands(const Shared& sm, int row_group)
-      : queries(gpu::advance_descriptor(sm.queries[0].descriptor(),
-                                        Shared::Queries::offset(row_group * kWarpgroupRows, 0))),
-        keys(sm.keys[0].descriptor()),
-        values(sm.values[0].descriptor()) {}
+      : queries(from_shuffle(gpu::advance_descriptor(
+            sm.queries[0].descriptor(), Shared::Queries::offset(row_group * kWarpgroupRows, 0)))),
+        keys(from_shuffle(sm.keys[0].descriptor())),
+        values(from_shuffle(sm.values[0].descriptor())) {}
 
   /// Descriptors of Q and K in their slots.
   struct ScoresAt {
     std::uint64_t q, k;
   };
   GPU_FN ScoresAt scores_at(int query_slot, int slot) const {
-    return {gpu::advance_descriptor(queries, query_slot * int{sizeof(typename Shared::Queries)}),
-            gpu::advance_descriptor(keys, slot * int{sizeof(typename Shared::Keys)})};
+    return {advance_low(queries, query_slot * int{sizeof(typename Shared::Queries)}),
+            advance_low(keys, slot * int{sizeof(typename Shared::Keys)})};
   }
   /// Issues S (64, tile_n) = Q K^T, Q from shared memory.
   GPU_FN void scores(const ScoresAt& at, float (&s)[T::kScoreRegisters]) const {
@@ -42,7 +43,7 @@ struct Operands {
   template <int kRegisters>
   GPU_FN void outputs(const std::uint32_t (&weights)[T::kTileN / kDepth][4], int slot, int column,
                       bool accumulate, float (&o)[kRegisters]) const {
-    const std::uint64_t v = gpu::advance_descriptor(
+    const std::uint64_t v = advance_low(
         values, slot * int{sizeof(typename Shared::Values)} + column * Shared::Values::kPanelBytes);
 #pragma unroll
     for (int key = 0; key < T::kTileN; key += kDepth) {
@@ -50,6 +51,17 @@ struct Operands {
           o, weights[key / kDepth], gpu::advance_descriptor(v, Shared::Values::offset(0, key)),
           accumulate || key > 0);
     }
+  }
+
+ private:
+  /// What differs between lanes, if anything did, would be in the lower word.
+  GPU_FN static std::uint64_t from_shuffle(std::uint64_t descriptor) {
+    return descriptor >> 32 << 32 | gpu::shfl(static_cast<std::uint32_t>(descriptor), 0);
+  }
+  /// advance_descriptor() without a carry: shared memory ends below it.
+  GPU_FN static std::uint64_t advance_low(std::uint64_t descriptor, int bytes) {
+    return descriptor >> 32 << 32 |
+           static_cast<std::uint32_t>(gpu::advance_descriptor(descriptor, bytes));
   }
 };
 

@@ -22,6 +22,8 @@ constexpr double kLaunchUs = 3.6;
 constexpr double kMergeUs = 1.3;    // of warpgroups that share rows, once an item
 constexpr double kClusterUs = 4.0;  // what a cluster's launch and its merge take besides
 constexpr double kTailUs = 2.0;     // zeroing the arrivals of a tail's parts
+constexpr double kPrepareUs = 3.0;  // a kernel that turns V, beside what it moves
+constexpr double kPrepareBytesPerUs = 3.0e6;
 
 /// Consumer warpgroups that keep a multiprocessor busy: exponentials bind at head dim 64, and take
 /// more of them to overlap.
@@ -40,6 +42,7 @@ double scores_per_us(const Config& config, int head_dim) {
       if (config.ones_column) return 15900.0;
       return config.exp_turns ? 15000.0 : overlap ? 12000.0 : 10000.0;
     default:
+      if (config.prepared_values) return 9800.0;
       if (config.ones_column) return 9050.0;
       return config.exp_turns ? 8900.0 : 8500.0;
   }
@@ -60,6 +63,13 @@ std::int64_t tiles_of_item(const Config& config, const Problem& p, std::int64_t 
   return (keys + group_keys - 1) / group_keys * config.key_groups;
 }
 
+/// What comes before the kernel itself.
+double before_us(const Config& config, const Problem& p, const Schedule& schedule) {
+  if (!config.prepared_values) return schedule.parts() > 0 ? kTailUs : 0.0;
+  const double v = static_cast<double>(p.seq_kv) * p.batch * p.heads_kv * p.head_dim;
+  return kPrepareUs + v / kPrepareBytesPerUs;
+}
+
 double predict(const Config& config, const Problem& p, int sm_count) {
   const std::int64_t tile_m = config.tile_m();
   const std::int64_t items = (p.seq_q + tile_m - 1) / tile_m * p.batch * p.heads_q;
@@ -78,7 +88,7 @@ double predict(const Config& config, const Problem& p, int sm_count) {
       (makespan.tiles - costs.piece) * static_cast<double>(tile_m * config.tile_n);
   return kLaunchUs + (cluster ? kClusterUs : 0.0) +
          (config.sharers() > 1 ? kMergeUs * makespan.schedule.rounds : 0.0) +
-         (makespan.schedule.parts() > 0 ? kTailUs : 0.0) +
+         before_us(config, p, makespan.schedule) +
          scores / (busy * scores_per_us(config, p.head_dim));
 }
 

@@ -8,10 +8,12 @@
 //   queries     | tile_m       | head_dim, 128 or 64 bytes     | TMA              | wgmma (A)
 //   keys        | tile_n       | head_dim                      | TMA              | wgmma (B)
 //   landing     | tile_n       | head_dim                      | TMA              | ldmatrix
-//   values      | head_dim (+8)| keys, 128, 64 or 32 bytes     | stmatrix or TMA  | wgmma (B)
+//   values      | head_dim (+8)| keys, 128, 64 or 32 bytes     | stmatrix, TMA or | wgmma (B)
+//               |              |                               | bulk copy        |
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "gpu/hopper.hpp"
 #include "sm90/config.hpp"
@@ -118,7 +120,8 @@ struct Partials<T, false> {};
 ///                 |                                      | item's last tiles: nor its Q
 ///   landing_full  | 1 + bytes: the loader                | V of a tile has landed
 ///   landing_empty | the transposers' warps               | it has been transposed
-///   value_full[s] | the transposers' warps               | V^T of a tile is there
+///   value_full[s] | the transposers' warps; with         | V^T of a tile is there
+///                 | prepared_values 1 + bytes            |
 ///   value_empty[s]| warps of one key group's consumers   | nobody reads it any more
 ///   turn[g][w]    | warp w of the row group before g     | its exponentials are under way
 template <class T>
@@ -132,7 +135,8 @@ struct Shared {
 
   Queries queries[T::kQueryStages];
   Keys keys[T::kStages];
-  Keys landing[kLandings];
+  struct NoTile {};
+  std::conditional_t<T::kConfig.prepared_values, NoTile, Keys> landing[kLandings];
   Values values[T::kStages];
   Partials<T> partials;
   gpu::MBarrier query_full[T::kQueryStages];
@@ -143,6 +147,13 @@ struct Shared {
   float zero;  ///< 0
   gpu::MBarrier turn[T::kConfig.exp_turns ? T::kRowGroups : 1][kWarpgroupWarps];
 };
+
+/// Where prepare_values.cuh leaves a tile of V^T: tiles of a (batch, KV head) follow each other.
+template <class T>
+GPU_FN std::uint8_t* prepared_tile(std::uint8_t* values, int seq_kv, int batch_head, int tile) {
+  const std::int64_t tiles = (seq_kv + T::kTileN - 1) / T::kTileN;
+  return values + (batch_head * tiles + tile) * std::int64_t{sizeof(typename Shared<T>::Values)};
+}
 
 /// The slot of the `position`-th use of a ring, counted over all work items, and the parity of the
 /// phase that fills it; the phase that emptied it before has the other parity.

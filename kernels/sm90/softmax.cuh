@@ -42,14 +42,21 @@ GPU_FN void mask_scores(float (&s)[kRegisters], const int (&left)[2]) {
 GPU_FN int larger(int a, int b) {
   return a > b ? a : b;
 }
-GPU_FN int smaller(int a, int b) {
-  return a < b ? a : b;
-}
 
-/// The largest of one row's scores that a lane holds, compared as integers (three at a time, where
-/// floats go two at a time): right if any of them is positive or +0; else some negative number.
+/// The largest of one row's scores that a lane holds.
 template <int kRegisters>
-GPU_FN int max_as_integers(const float (&s)[kRegisters], int h) {
+GPU_FN float largest(const float (&s)[kRegisters], int h) {
+  float max = s[2 * h];
+#pragma unroll
+  for (int i = 1; i < kRegisters / 2; ++i) {
+    max = gpu::max_nan(max, s[i / 2 * 4 + 2 * h + i % 2]);
+  }
+  return max;
+}
+/// The same compared as integers (three at a time, where floats go two at a time): right if any of
+/// them is positive or +0; else some negative number.
+template <int kRegisters>
+GPU_FN float largest_as_integers(const float (&s)[kRegisters], int h) {
   const auto bits = [&](int i) { return __builtin_bit_cast(int, s[i / 2 * 4 + 2 * h + i % 2]); };
   int chain[2] = {bits(0), bits(kRegisters / 4)};
 #pragma unroll
@@ -57,48 +64,20 @@ GPU_FN int max_as_integers(const float (&s)[kRegisters], int h) {
     chain[0] = larger(chain[0], bits(i));
     chain[1] = larger(chain[1], bits(kRegisters / 4 + i));
   }
-  return larger(chain[0], chain[1]);
+  return __builtin_bit_cast(float, larger(chain[0], chain[1]));
 }
-/// The same where all are negative: the larger such float is the smaller integer.
-template <int kRegisters>
-GPU_FN int min_as_integers(const float (&s)[kRegisters], int h) {
-  int least = __builtin_bit_cast(int, s[2 * h]);
-#pragma unroll
-  for (int i = 1; i < kRegisters / 2; ++i) {
-    least = smaller(least, __builtin_bit_cast(int, s[i / 2 * 4 + 2 * h + i % 2]));
-  }
-  return least;
+/// Whether a wrong negative number would be seen: it is below a maximum that is not negative.
+GPU_FN bool any_is_negative(const Rows& rows) {
+  return (__builtin_bit_cast(int, rows.max[0]) | __builtin_bit_cast(int, rows.max[1])) < 0;
 }
 
-/// m takes in a tile's raw scores; `rescale` is what older sums, O and l, must be multiplied with.
-/// A NaN score may or may not make m NaN: its weight is NaN, hence l and O.
-template <bool kIntegers, int kRegisters>
-GPU_FN void grow_max(const float (&s)[kRegisters], Rows& rows, float (&rescale)[2]) {
-  if constexpr (!kIntegers) {
-    float max[2] = {rows.max[0], rows.max[1]};
-#pragma unroll
-    for (int i = 0; i < kRegisters; ++i) max[i / 2 % 2] = gpu::max_nan(max[i / 2 % 2], s[i]);
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      max[h] = attention::max_over_quad(max[h]);
-      rescale[h] = gpu::exp2_approx((rows.max[h] - max[h]) * rows.scale);
-      rows.max[h] = max[h];
-    }
-    return;
-  }
-  int top[2] = {max_as_integers(s, 0), max_as_integers(s, 1)};
-  // A wrong negative number is below a running maximum that is not negative.
-  const int either = __builtin_bit_cast(int, rows.max[0]) | __builtin_bit_cast(int, rows.max[1]);
-  if (__builtin_expect(static_cast<long>(either < 0), 0L) != 0) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      if (top[h] < 0) top[h] = min_as_integers(s, h);
-    }
-  }
+/// m takes in the largest of the lane's raw scores of a tile; `rescale` is what older sums, O and
+/// l, must be multiplied with. A NaN score may or may not make m NaN: its weight is NaN, hence l
+/// and O.
+GPU_FN void grow_max(const float (&top)[2], Rows& rows, float (&rescale)[2]) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float tile_max = __builtin_bit_cast(float, top[h]);
-    const float max = gpu::max_nan(rows.max[h], attention::max_over_quad(tile_max));
+    const float max = gpu::max_nan(rows.max[h], attention::max_over_quad(top[h]));
     rescale[h] = gpu::exp2_approx((rows.max[h] - max) * rows.scale);
     rows.max[h] = max;
   }

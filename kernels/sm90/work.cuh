@@ -47,6 +47,7 @@ struct Params {
   /// Parts of items that several blocks share, and how many have been written, by item and warp.
   float* parts;
   std::uint32_t* arrivals;
+  std::uint8_t* values;  ///< with prepared_values: V^T, tile by tile
   Schedule schedule;
 };
 

@@ -30,6 +30,8 @@ struct PlanOptions {
   /// Each row of O has the same bits whatever else the problem holds: no two blocks share a tile of
   /// query rows, which would be cut where the whole problem says. Slower where blocks would share.
   bool batch_invariant = false;
+  /// The plan needs no workspace: batch-invariant, and of a variant that can do without.
+  bool no_workspace = false;
 };
 
 /// A problem bound to a device and a variant. Cheap to copy; holds pointers into the caller's
@@ -41,7 +43,8 @@ class Plan {
   const Variant& variant() const { return *variant_; }
   const detail::PlanState& state() const { return state_; }
   /// Bytes of device memory that forward() needs beside the tensors, aligned to 256 as cudaMalloc
-  /// does: where blocks share a tile of query rows, for its parts. Often 0; always 0 but for sm90.
+  /// does: for the parts of query tiles that blocks share, and for V where a kernel before the main
+  /// one turns it. Often 0; always 0 but for sm90.
   std::size_t workspace_bytes() const { return state_.workspace_bytes; }
 
  private:
@@ -67,7 +70,7 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
 Status forward(const Plan& plan, void* workspace, CUstream_st* stream);
 
 /// plan() and forward() in one call on the current CUDA device, with the library's own choice of
-/// variant. It has no workspace, so the plan is batch-invariant (PlanOptions).
+/// variant among those that need no workspace (PlanOptions::no_workspace).
 Status forward(const Problem& problem, CUstream_st* stream);
 
 }  // namespace fp8_sdpa

@@ -1,0 +1,107 @@
+// V into the layout of P V: V^T, with the keys of each 32 in another order.
+//
+// wgmma takes FP8 operands with k contiguous: P V wants V^T, rows of keys. A row-major V is
+// transposed by ldmatrix.trans, byte permutes and stmatrix. Either way the keys of each 32 are
+// permuted, so that the accumulators of Q K^T are the operands of P V without any exchange between
+// lanes: with t = lane % 4, a lane holds of a row of S
+//   keys 8 j + 2t, + 1 (j = 0..3), while the operand's k are 16 a + 4t + 2b, + 1 (a, b = 0, 1);
+// so position 16 a + 4t + 2b + c of V^T holds key 16 a + 8 b + 2t + c.
+#pragma once
+
+#include "sm90/shared.cuh"
+
+namespace fp8_sdpa::sm90 {
+
+/// One of kWarps warps that turn a tile of V; `zero` is 0, in shared memory.
+template <class T, int kWarps>
+struct ValueTurner {
+  using Keys = typename Shared<T>::Keys;
+  using Values = typename Shared<T>::Values;
+  const float& zero_in_memory;
+  int warp;
+
+  /// 16 dims of all keys at a time, in blocks of 32 keys: what depends on the lane is computed
+  /// once, and the loads of a few blocks are under way together. Of a block, a lane gets, of keys 8
+  /// i + 2t and + 1, dims 2g and 2g + 1, and owes rows 2g and 2g + 1 of V^T four positions each,
+  /// for a = 0 and 1.
+  GPU_FN void transpose(Keys& from, Values& to) const {
+    constexpr unsigned kFromRow = Keys::kPanelBytes;
+    constexpr unsigned kToRow = Values::kPanelBytes;
+    // With three consumer warpgroups or more, a producer has no registers for two.
+    constexpr unsigned kTogether = T::kTileN % 64 == 0 && T::kConsumers < 3 ? 2 : 1;
+    // Plus 0, loaded: else what follows from the lane is kept from tile to tile, and spilled.
+    const float zero = *static_cast<const volatile float*>(&zero_in_memory);
+    const unsigned lane =
+        static_cast<unsigned>(gpu::lane_idx()) + __builtin_bit_cast(std::uint32_t, zero);
+    // Matrix i is positions 16 (i % 2) .. + 15 of dims 2 j + (i / 2 ^ j / 4): one of each residue
+    // modulo 8, so that its rows lie in different banks. Lane 8 i + j names its row j.
+    const unsigned row = lane % 8 * 2 + (lane / 16 ^ lane / 4 % 2);
+    const unsigned from_place = lane * kFromRow + Keys::swizzle_of(lane);
+    const unsigned to_place = row * kToRow + (lane / 8 % 2 * 16 ^ Values::swizzle_of(row));
+    const bool odd_first = lane / 16 != 0;  // row j comes from lanes 4 j to 4 j + 3
+#pragma unroll 1
+    for (unsigned dim = warp * 16; dim < T::kHeadDim; dim += kWarps * 16) {
+      std::uint8_t* const source = from.bytes[dim / kFromRow] + (from_place ^ dim % kFromRow);
+      const unsigned place = dim * kToRow + to_place;
+#pragma unroll
+      for (unsigned first = 0; first < T::kTileN; first += kTogether * 32) {
+        std::uint32_t r[kTogether][4];
+#pragma unroll
+        for (unsigned i = 0; i < kTogether; ++i) {
+          gpu::ldmatrix_x4_trans(r[i], source + (first + i * 32) * kFromRow);
+        }
+#pragma unroll
+        for (unsigned i = 0; i < kTogether; ++i) {
+          constexpr std::uint32_t kEvenDim = 0x6420;
+          constexpr std::uint32_t kOddDim = 0x7531;
+          const std::uint32_t first_dim = odd_first ? kOddDim : kEvenDim;
+          const std::uint32_t second_dim = odd_first ? kEvenDim : kOddDim;
+          const std::uint32_t words[4] = {
+              gpu::prmt(r[i][0], r[i][1], first_dim), gpu::prmt(r[i][2], r[i][3], first_dim),
+              gpu::prmt(r[i][0], r[i][1], second_dim), gpu::prmt(r[i][2], r[i][3], second_dim)};
+          const unsigned key = first + i * 32;
+          gpu::stmatrix_x4(to.bytes[key / kToRow] + (place ^ key % kToRow), words);
+        }
+      }
+    }
+  }
+
+  /// Keys of a V that came transposed: pairs of keys change places within each 16.
+  GPU_FN void interleave(Values& tile) const {
+    struct alignas(16) Chunk {
+      std::uint32_t word[4];
+    };
+    constexpr int kChunksPerRow = Values::kPanelBytes / 16;
+    constexpr int kChunks = T::kHeadDim * kChunksPerRow;
+    constexpr std::uint32_t kLowPairs = 0x5410;
+    constexpr std::uint32_t kHighPairs = 0x7632;
+    for (int panel = 0; panel < Values::kPanels; ++panel) {
+      auto* chunks = reinterpret_cast<Chunk*>(tile.bytes[panel]);
+      for (int i = warp * gpu::kWarpSize + gpu::lane_idx(); i < kChunks;
+           i += kWarps * gpu::kWarpSize) {
+        const Chunk c = chunks[i];
+        chunks[i] = {{gpu::prmt(c.word[0], c.word[2], kLowPairs),
+                      gpu::prmt(c.word[0], c.word[2], kHighPairs),
+                      gpu::prmt(c.word[1], c.word[3], kLowPairs),
+                      gpu::prmt(c.word[1], c.word[3], kHighPairs)}};
+      }
+    }
+  }
+};
+
+/// Rows head_dim and up of a V^T tile: a row of ones, seven of zeros. By `threads` threads, of
+/// which this is number `thread`.
+template <class T>
+GPU_FN void write_ones(typename Shared<T>::Values& tile, int thread, int threads) {
+  using Values = typename Shared<T>::Values;
+  constexpr std::uint32_t kOnes = 0x38383838;  // E4M3: 1.0 four times
+  constexpr int kRowWords = Values::kPanelBytes / 4;
+  for (auto& panel : tile.bytes) {
+    auto* words = reinterpret_cast<std::uint32_t*>(panel + T::kHeadDim * Values::kPanelBytes);
+    for (int i = thread; i < T::kExtraRows * kRowWords; i += threads) {
+      words[i] = i < kRowWords ? kOnes : 0;
+    }
+  }
+}
+
+}  // namespace fp8_sdpa::sm90
