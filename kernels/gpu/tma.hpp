@@ -1,5 +1,6 @@
 // Boxes of a tensor between global and shared memory, moved by the tensor memory accelerator: PTX
-// ISA, "Data Movement and Conversion Instructions: Asynchronous copy: Tensor copy".
+// ISA, "Data Movement and Conversion Instructions: Asynchronous copy: Tensor copy". And plain
+// bytes, without a tensor map: "Bulk copy".
 //
 // One thread issues for the whole block. A box is dense in shared memory, dimension 0 innermost,
 // with its map's swizzle; `shared` is a multiple of 128 bytes, with a swizzle of 8 of its rows.
@@ -60,6 +61,23 @@ GPU_FN void tma_load_4d(void* shared, const TensorMap& map, MBarrier& barrier, i
   GPU_TMA_LOAD("4d", "%3, %4, %5, %6", "r"(x), "r"(y), "r"(z), "r"(w));
 #else
   host::tma_load({shared, &map, {x, y, z, w}, 4}, barrier, "tma_load_4d", loc);
+#endif
+}
+
+/// cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes (PTX ISA, "cp.async.bulk";
+/// sm_90): copies `bytes`, a multiple of 16, from global memory to shared memory, both 16-byte
+/// aligned, without a tensor map; they count at `barrier` in the phase that runs now. One thread
+/// issues.
+GPU_FN void bulk_load(void* shared, const void* global, std::uint32_t bytes, MBarrier& barrier,
+                      [[maybe_unused]] Loc loc = GPU_LOC) {
+#if GPU_ON_DEVICE
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(shared)),
+      "l"(__cvta_generic_to_global(global)), "r"(bytes), "r"(shared_address(&barrier))
+      : "memory");
+#else
+  host::bulk_load(shared, global, bytes, barrier, loc);
 #endif
 }
 

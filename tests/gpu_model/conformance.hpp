@@ -48,6 +48,7 @@ enum class Primitive {
   kMBarrierArriveIf,
   kTmaLoad,
   kTmaStore,
+  kBulkLoad,
   kWgmmaSizes,
   kWgmmaSwizzles,
   kWgmmaTypes,
@@ -154,6 +155,25 @@ inline constexpr int kTmaCount = static_cast<int>(sizeof(kTmaConfigs) / sizeof(k
 inline constexpr int kTmaBoxSlot = 2048;
 inline constexpr int kTmaTensorSlot = 5120;
 inline constexpr int kTmaThreads = 64;
+
+/// bulk_load: copies between places that are multiples of 16 bytes, and not of 128.
+struct BulkCopy {
+  int from;
+  int to;
+  int bytes;
+};
+inline constexpr BulkCopy kBulkCopies[] = {
+    {16, 16, 16}, {48, 48, 272}, {4080, 336, 4096}, {352, 4448, 1040}, {8176, 5504, 16}};
+inline constexpr int kBulkCount = static_cast<int>(sizeof(kBulkCopies) / sizeof(kBulkCopies[0]));
+inline constexpr int kBulkBytes = [] {
+  int bytes = 0;
+  for (const BulkCopy& copy : kBulkCopies) bytes += copy.bytes;
+  return bytes;
+}();
+inline constexpr int kBulkIn = 8192;
+inline constexpr int kBulkOut = 5632;
+inline constexpr int kBulkThreads = 64;
+inline constexpr int kBulkRounds = 3;
 
 /// mbarrier: a ring of two buffers between a warp and three.
 inline constexpr int kMBarrierConsumers = 96;

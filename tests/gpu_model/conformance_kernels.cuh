@@ -391,6 +391,7 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kMBarrierArriveIf:
     case Primitive::kTmaLoad:
     case Primitive::kTmaStore:
+    case Primitive::kBulkLoad:
     case Primitive::kWgmmaSizes:
     case Primitive::kWgmmaSwizzles:
     case Primitive::kWgmmaTypes:

@@ -1,4 +1,5 @@
 // mbarrier, TMA, elect.sync, setmaxnreg: what they must move and count.
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <numeric>
@@ -107,6 +108,19 @@ Case tma_store_case() {
   return make_case("tma_store", Primitive::kTmaStore, in, expected, 0);
 }
 
+Case bulk_load_case() {
+  const auto in = random_bytes(kBulkIn);
+  std::vector<std::uint8_t> expected;
+  for (int round = 0; round < kBulkRounds; ++round) {
+    std::vector<std::uint8_t> shared(kBulkOut, static_cast<std::uint8_t>(round));
+    for (const BulkCopy& copy : kBulkCopies) {
+      std::copy_n(in.begin() + copy.from, copy.bytes, shared.begin() + copy.to);
+    }
+    expected.insert(expected.end(), shared.begin(), shared.end());
+  }
+  return make_case("bulk_load", Primitive::kBulkLoad, in, expected, 0);
+}
+
 Case elect_case() {
   std::vector<int> expected;
   for (int warp = 0; warp < kElectThreads / kLanes; ++warp) {
@@ -149,6 +163,7 @@ void add_hopper_cases(std::vector<Case>& all) {
   all.push_back(hopper_only(mbarrier_arrive_if_case(), false));
   all.push_back(hopper_only(tma_load_case(), true));
   all.push_back(hopper_only(tma_store_case(), true));
+  all.push_back(hopper_only(bulk_load_case(), false));
   all.push_back(hopper_only(elect_case(), false));
   all.push_back(hopper_only(setmaxnreg_case(), true));
   all.push_back(hopper_only(cluster_case(), false));

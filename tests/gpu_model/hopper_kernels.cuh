@@ -146,6 +146,53 @@ struct TmaLoad : KernelBase<kTmaThreads, TmaShared> {
   }
 };
 
+/// in: kBulkIn bytes. out: kBulkOut bytes a round, shared memory with all copies among bytes of the
+/// round's number.
+struct BulkShared {
+  alignas(16) unsigned char bytes[kBulkOut];
+  gpu::MBarrier landed;
+};
+struct BulkLoad : KernelBase<kBulkThreads, BulkShared> {
+  static constexpr int kMinSmVersion = 90;
+
+  template <int kCopy>
+  GPU_FN static void copy(const Buffers& p, Shared& sm) {
+    constexpr BulkCopy kC = kBulkCopies[kCopy];
+    gpu::bulk_load(sm.bytes + kC.to, static_cast<const unsigned char*>(p.in) + kC.from, kC.bytes,
+                   sm.landed);
+  }
+
+  template <int... kCopies>
+  GPU_FN static void copy_all(const Buffers& p, Shared& sm,
+                              std::integer_sequence<int, kCopies...>) {
+    gpu::mbarrier_arrive_expect_tx(sm.landed, kBulkBytes);
+    (copy<kCopies>(p, sm), ...);
+  }
+
+  GPU_FN static void run(const Buffers& p, Shared& sm) {
+    if (gpu::thread_idx() == 0) {
+      gpu::mbarrier_init(sm.landed, 1);
+      gpu::fence_mbarrier_init();
+    }
+    auto* out = static_cast<unsigned char*>(p.out);
+    for (int round = 0; round < kBulkRounds; ++round) {
+      for (int i = gpu::thread_idx(); i < kBulkOut; i += kBulkThreads) {
+        sm.bytes[i] = static_cast<unsigned char>(round);
+      }
+      gpu::fence_proxy_async();
+      gpu::sync_block();
+      if (gpu::thread_idx() == 0) {
+        copy_all(p, sm, std::make_integer_sequence<int, kBulkCount>{});
+      }
+      gpu::mbarrier_wait(sm.landed, round % 2);
+      for (int i = gpu::thread_idx(); i < kBulkOut; i += kBulkThreads) {
+        out[round * kBulkOut + i] = sm.bytes[i];
+      }
+      gpu::sync_block();
+    }
+  }
+};
+
 /// in: kTmaBoxSlot bytes, every config's box as it lies in shared memory. out: kTmaTensorSlot bytes
 /// a config, a tensor of which the box is written.
 struct TmaStore : KernelBase<kTmaThreads, TmaShared> {
@@ -288,6 +335,7 @@ inline fp8_sdpa::Status launch_hopper(Primitive primitive, const Buffers& b, con
     case Primitive::kMBarrierArriveIf: return gpu::launch<MBarrierArriveIf>(dim3(1), b, q);
     case Primitive::kTmaLoad:
     case Primitive::kTmaStore: return launch_tma(primitive, b, q);
+    case Primitive::kBulkLoad: return gpu::launch<BulkLoad>(dim3(1), b, q);
     case Primitive::kElectOne: return gpu::launch<ElectOne>(dim3(1), b, q);
     case Primitive::kSetmaxnreg: return gpu::launch<Setmaxnreg>(dim3(1), b, q);
     case Primitive::kCluster:

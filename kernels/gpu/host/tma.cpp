@@ -1,4 +1,4 @@
-// TMA: tensor maps, loads into shared memory, stores to global memory.
+// TMA: tensor maps, loads into shared memory, with and without a map, stores to global memory.
 #include "gpu/host/tma.hpp"
 
 #include <cstring>
@@ -80,6 +80,78 @@ TmaTransfer transfer_of(const Fiber& me, const TmaBox& box) {
   return transfer;
 }
 
+/// A row of bytes, all of it the box.
+TmaTransfer row_of_bytes(const Fiber& me, void* shared, const void* global, std::uint32_t bytes) {
+  if (bytes == 0 || bytes % kChunkBytes != 0) {
+    fail(me, me.at,
+         "a size of " + std::to_string(bytes) + " bytes is not a multiple of 16 above 0");
+  }
+  if (!me.block.shared().contains(shared, bytes)) {
+    fail(me, me.at,
+         "the copy of " + std::to_string(bytes) + " bytes is not inside the block's shared memory");
+  }
+  if (reinterpret_cast<std::uintptr_t>(shared) % kChunkBytes != 0) {
+    fail(me, me.at, "misaligned destination: not a multiple of 16 bytes");
+  }
+  if (reinterpret_cast<std::uintptr_t>(global) % kChunkBytes != 0) {
+    fail(me, me.at, "misaligned source: not a multiple of 16 bytes");
+  }
+  TmaTransfer transfer;
+  transfer.shape.base = global;
+  transfer.shape.rank = 1;
+  transfer.shape.sizes[0] = bytes;
+  transfer.shape.box[0] = bytes;
+  transfer.shared_offset = me.block.shared().offset_of(shared);
+  transfer.thread = me.thread;
+  transfer.name = me.at.name;
+  transfer.loc = me.at.loc;
+  return transfer;
+}
+
+/// Issues a load whose operands, but for the barrier, are right. `caller`: where the kernel is.
+void load(Fiber& me, TmaTransfer transfer, MBarrier& barrier, void* caller) {
+  AsyncUnits& units = me.block.async();
+  MBarrierState* state = units.barriers.find(&barrier);
+  if (state == nullptr) fail(me, me.at, "the mbarrier has not been initialised");
+  if (!state->fenced) {
+    fail(me, me.at,
+         describe(*state) +
+             ", is not known to the async proxy: its initialiser calls "
+             "fence_mbarrier_init");
+  }
+  if (const MBarrierState* covered =
+          units.barriers.find_inside(transfer.shared_offset, transfer.bytes());
+      covered != nullptr) {
+    fail(me, me.at, "the destination covers " + describe(*covered));
+  }
+  touch(transfer);
+  me.tma.play(
+      me.tsan_fiber,
+      [&] {
+        const tsan::Frame frame(caller);
+        tsan::read(&barrier, sizeof barrier);
+        transfer.for_each_chunk([](const BoxChunk& chunk) {
+          tsan::read(chunk.global + chunk.first,
+                     static_cast<std::size_t>(chunk.last - chunk.first));
+        });
+        tsan::write(me.block.shared().data() + transfer.shared_offset, transfer.bytes());
+      },
+      state->token(), me.block.end_token());
+  const tsan::Quiet quiet;
+  transfer.barrier = state;
+  transfer.phase = state->phase;
+  state->loaded = state->phase + 1;
+  state->last_load = me.at.loc;
+  const auto bytes = static_cast<std::int64_t>(transfer.bytes());
+  units.loads.issue(me.block, std::move(transfer));
+  if (!me.block.lands_late()) {
+    state->bytes -= bytes;
+    const std::string error = units.barriers.settle(me.block, *state);
+    if (!error.empty()) fail(me, me.at, error);
+  }
+  me.block.preempt(me);
+}
+
 }  // namespace
 
 void touch(const TmaTransfer& transfer) {
@@ -114,48 +186,14 @@ std::uint32_t shared_address(const void* pointer, const char* name, Location loc
 void tma_load(const TmaBox& box, MBarrier& barrier, const char* name, Location loc) {
   Fiber& me = current_fiber();
   me.at = {.name = name, .loc = loc};
-  AsyncUnits& units = me.block.async();
-  TmaTransfer transfer = transfer_of(me, box);
-  MBarrierState* state = units.barriers.find(&barrier);
-  if (state == nullptr) fail(me, me.at, "the mbarrier has not been initialised");
-  if (!state->fenced) {
-    fail(me, me.at,
-         describe(*state) +
-             ", is not known to the async proxy: its initialiser calls "
-             "fence_mbarrier_init");
-  }
-  if (const MBarrierState* covered =
-          units.barriers.find_inside(transfer.shared_offset, transfer.bytes());
-      covered != nullptr) {
-    fail(me, me.at, "the box covers " + describe(*covered));
-  }
-  touch(transfer);
-  void* caller = __builtin_return_address(0);
-  me.tma.play(
-      me.tsan_fiber,
-      [&] {
-        const tsan::Frame frame(caller);
-        tsan::read(&barrier, sizeof barrier);
-        transfer.for_each_chunk([](const BoxChunk& chunk) {
-          tsan::read(chunk.global + chunk.first,
-                     static_cast<std::size_t>(chunk.last - chunk.first));
-        });
-        tsan::write(box.shared, transfer.bytes());
-      },
-      state->token(), me.block.end_token());
-  const tsan::Quiet quiet;
-  transfer.barrier = state;
-  transfer.phase = state->phase;
-  state->loaded = state->phase + 1;
-  state->last_load = loc;
-  const auto bytes = static_cast<std::int64_t>(transfer.bytes());
-  units.loads.issue(me.block, std::move(transfer));
-  if (!me.block.lands_late()) {
-    state->bytes -= bytes;
-    const std::string error = units.barriers.settle(me.block, *state);
-    if (!error.empty()) fail(me, me.at, error);
-  }
-  me.block.preempt(me);
+  load(me, transfer_of(me, box), barrier, __builtin_return_address(0));
+}
+
+void bulk_load(void* shared, const void* global, std::uint32_t bytes, MBarrier& barrier,
+               Location loc) {
+  Fiber& me = current_fiber();
+  me.at = {.name = "bulk_load", .loc = loc};
+  load(me, row_of_bytes(me, shared, global, bytes), barrier, __builtin_return_address(0));
 }
 
 void tma_store(const TmaBox& box, const char* name, Location loc) {

@@ -22,6 +22,8 @@ struct TmaBox {
 };
 
 void tma_load(const TmaBox& box, MBarrier& barrier, const char* name, Location loc);
+void bulk_load(void* shared, const void* global, std::uint32_t bytes, MBarrier& barrier,
+               Location loc);
 void tma_store(const TmaBox& box, const char* name, Location loc);
 void tma_store_commit(Location loc);
 /// Waits for all but the `groups_in_flight` youngest groups.
