@@ -167,6 +167,35 @@ GPU_FN std::uint16_t float2_to_e4m3x2(float low, float high) {
   return __nv_cvt_float2_to_fp8x2(make_float2(low, high), __NV_SATFINITE, __NV_E4M3);
 }
 
+/// cvt.rn.satfinite.e4m3x2.f16x2 (PTX ISA, "cvt"; sm_89 and newer, arithmetic before), twice: four
+/// halves, given as bits, the lower half of `low` into the lowest byte. Round to nearest even, 448
+/// past the largest finite code, infinity included; a NaN of either sign becomes 0x7f.
+GPU_FN std::uint32_t half4_to_e4m3x4(std::uint32_t low, std::uint32_t high) {
+#if GPU_ON_DEVICE
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  std::uint32_t codes;
+  asm("{\n.reg .b16 low, high;\ncvt.rn.satfinite.e4m3x2.f16x2 low, %1;\n"
+      "cvt.rn.satfinite.e4m3x2.f16x2 high, %2;\nmov.b32 %0, {low, high};\n}"
+      : "=r"(codes)
+      : "r"(low), "r"(high));
+  return codes;
+#else
+  __half2 halves[2];
+  memcpy(&halves[0], &low, sizeof low);
+  memcpy(&halves[1], &high, sizeof high);
+  const float2 first = half2_to_float2(halves[0]);
+  const float2 second = half2_to_float2(halves[1]);
+  return static_cast<std::uint32_t>(float2_to_e4m3x2(second.x, second.y)) << 16 |
+         float2_to_e4m3x2(first.x, first.y);
+#endif
+#else
+  const auto code = [](std::uint32_t two, int i) -> std::uint32_t {
+    return host::half_to_e4m3_bits(static_cast<std::uint16_t>(two >> (16 * i)));
+  };
+  return code(low, 0) | code(low, 1) << 8 | code(high, 0) << 16 | code(high, 1) << 24;
+#endif
+}
+
 /// cvt.rn.bf16.f32: round to nearest even.
 GPU_FN __nv_bfloat16 float_to_bfloat16(float x) {
   return __float2bfloat16_rn(x);

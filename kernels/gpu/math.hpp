@@ -1,10 +1,14 @@
 // Single instructions of the floating-point units: PTX ISA, "Floating Point Instructions".
 #pragma once
 
+#include <cstdint>
+
 #include "gpu/backend.hpp"
 #if !GPU_ON_DEVICE
 #include <cmath>
 #include <limits>
+
+#include "gpu/host/convert.hpp"
 #endif
 
 namespace gpu {
@@ -68,6 +72,23 @@ GPU_FN float fma(float a, float b, float c) {
   return __fmaf_rn(a, b, c);
 #else
   return std::fma(a, b, c);
+#endif
+}
+
+/// fma.rn.f16x2 (PTX ISA, "fma"): a * b + c of two halves each, given as bits; rounded once, to
+/// nearest even, subnormals kept. A NaN becomes half's canonical NaN, 0x7fff.
+GPU_FN std::uint32_t fma_half2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+#if GPU_ON_DEVICE
+  std::uint32_t y;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(c));
+  return y;
+#else
+  const auto half = [](std::uint32_t two, int i) {
+    return static_cast<std::uint16_t>(two >> (16 * i));
+  };
+  const std::uint32_t low = host::fma_half_bits(half(a, 0), half(b, 0), half(c, 0));
+  const std::uint32_t high = host::fma_half_bits(half(a, 1), half(b, 1), half(c, 1));
+  return high << 16 | low;
 #endif
 }
 

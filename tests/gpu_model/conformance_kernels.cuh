@@ -36,6 +36,11 @@ struct Float2ToE4M3x2 {
   using Out = std::uint16_t;
   GPU_FN static Out apply(In x) { return gpu::float2_to_e4m3x2(x.x, x.y); }
 };
+struct Half4ToE4M3x4 {
+  using In = uint2;
+  using Out = std::uint32_t;
+  GPU_FN static Out apply(In x) { return gpu::half4_to_e4m3x4(x.x, x.y); }
+};
 struct Prmt {
   using In = uint3;
   using Out = std::uint32_t;
@@ -85,6 +90,11 @@ struct Fma {
   using In = float4;
   using Out = float;
   GPU_FN static Out apply(In x) { return gpu::fma(x.x, x.y, x.z); }
+};
+struct FmaHalf2 {
+  using In = uint3;
+  using Out = std::uint32_t;
+  GPU_FN static Out apply(In x) { return gpu::fma_half2(x.x, x.y, x.z); }
 };
 
 /// out: kIndexFields ints per thread of the grid.
@@ -371,6 +381,7 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kE4M3x4ToHalf4: return launch_elementwise<E4M3x4ToHalf4>(b, q);
     case Primitive::kE5M2x4ToHalf4: return launch_elementwise<E5M2x4ToHalf4>(b, q);
     case Primitive::kFloat2ToE4M3x2: return launch_elementwise<Float2ToE4M3x2>(b, q);
+    case Primitive::kHalf4ToE4M3x4: return launch_elementwise<Half4ToE4M3x4>(b, q);
     case Primitive::kPrmt: return launch_elementwise<Prmt>(b, q);
     case Primitive::kHalfToFloat: return launch_elementwise<HalfToFloat>(b, q);
     case Primitive::kHalf2ToFloat2: return launch_elementwise<Half2ToFloat2>(b, q);
@@ -381,6 +392,7 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kLog2: return launch_elementwise<Log2>(b, q);
     case Primitive::kMaxNan: return launch_elementwise<MaxNan>(b, q);
     case Primitive::kFma: return launch_elementwise<Fma>(b, q);
+    case Primitive::kFmaHalf2: return launch_elementwise<FmaHalf2>(b, q);
     case Primitive::kLdmatrix: return gpu::launch<Ldmatrix>(dim3(1), b, q);
     case Primitive::kMmaHalf: return gpu::launch<MmaHalf>(dim3(1), b, q);
     case Primitive::kMmaFp8: return gpu::launch<MmaFp8>(dim3(1), b, q);

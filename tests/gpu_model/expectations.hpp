@@ -61,6 +61,40 @@ inline std::uint16_t nearest_half(double x) {
   return static_cast<std::uint16_t>(sign + static_cast<unsigned>(code));
 }
 
+/// a * b + c of halves, rounded once: finite halves are integers times 2^-24, so all of it is
+/// integer arithmetic in steps of 2^-48, below 2^82.
+inline std::uint16_t exact_half_fma(std::uint16_t a, std::uint16_t b, std::uint16_t c) {
+  __extension__ using Wide = __int128;
+  constexpr std::uint16_t kInfinity = 0x7c00;
+  constexpr int kStepOfSubnormals = 24;  // 2^-24 in steps
+  const auto finite = [](std::uint16_t x) { return (x & kInfinity) != kInfinity; };
+  if (!finite(a) || !finite(b) || !finite(c)) {
+    // IEEE 754's rules for these, to which rounding adds nothing.
+    const bool product_is_finite = finite(a) && finite(b);
+    const double product = product_is_finite ? 0.0 : decode(kHalf, a) * decode(kHalf, b);
+    return nearest_half(product + decode(kHalf, c));
+  }
+  const auto fixed = [](std::uint16_t x) -> Wide {
+    const int exponent = x >> 10 & 0x1f;
+    const Wide mantissa = x & 0x3ff;
+    const Wide magnitude = exponent == 0 ? mantissa : (mantissa + 0x400) << (exponent - 1);
+    return (x & 0x8000) != 0 ? -magnitude : magnitude;
+  };
+  const Wide sum = fixed(a) * fixed(b) + fixed(c) * (Wide{1} << 24);
+  // A zero is negative only as the sum of two.
+  const bool negative = sum == 0 ? ((a ^ b) & c & 0x8000) != 0 : sum < 0;
+  const Wide magnitude = sum < 0 ? -sum : sum;
+  int shift = kStepOfSubnormals;
+  while (magnitude >> shift >= 0x800) ++shift;
+  const Wide rest = magnitude - (magnitude >> shift << shift);
+  const Wide tie = Wide{1} << (shift - 1);
+  Wide steps = magnitude >> shift;
+  if (rest > tie || (rest == tie && steps % 2 != 0)) ++steps;
+  const auto code = static_cast<unsigned>(steps) + (shift - kStepOfSubnormals) * 0x400U;
+  const unsigned half = code < kInfinity ? code : kInfinity;
+  return static_cast<std::uint16_t>(half | (negative ? 0x8000U : 0U));
+}
+
 /// The bfloat16 nearest to x, ties to even; canonical NaN.
 inline std::uint16_t nearest_bfloat16(float x) {
   constexpr std::uint16_t kNan = 0x7fff;

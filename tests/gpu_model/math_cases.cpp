@@ -1,9 +1,12 @@
 // Floating-point instructions: special values, and the range that softmax uses.
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 
 #include "gpu/host/random.hpp"
 #include "tests/gpu_model/case_builder.hpp"
+#include "tests/gpu_model/expectations.hpp"
 
 namespace conformance {
 namespace {
@@ -118,6 +121,77 @@ Case fma_case() {
   return make_case("fma", Primitive::kFma, in, expected, kRandomInputs);
 }
 
+using HalfTriple = std::array<std::uint16_t, 3>;
+
+/// Ends of ranges and what lies next to them, either sign.
+std::vector<std::uint16_t> special_halves() {
+  std::vector<std::uint16_t> halves;
+  for (const unsigned magnitude :
+       {0x0000U, 0x0001U, 0x0002U, 0x0003U, 0x03ffU, 0x0400U, 0x0401U, 0x1000U, 0x1400U, 0x3555U,
+        0x37ffU, 0x3800U, 0x3bffU, 0x3c00U, 0x3c01U, 0x3dffU, 0x4000U, 0x57ffU, 0x5800U, 0x77ffU,
+        0x7800U, 0x7bfeU, 0x7bffU, 0x7c00U, 0x7c01U, 0x7dffU, 0x7e00U, 0x7fffU}) {
+    halves.push_back(static_cast<std::uint16_t>(magnitude));
+    halves.push_back(static_cast<std::uint16_t>(magnitude | 0x8000U));
+  }
+  return halves;
+}
+
+/// Special values with each other; then random ones: any bits, subnormal factors or addends, sums
+/// that cancel to a few last bits of the product or less, and products near half of the addend's
+/// last bit.
+std::vector<HalfTriple> half_triples() {
+  std::vector<HalfTriple> triples;
+  const auto special = special_halves();
+  for (const auto a : special) {
+    for (const auto b : special) {
+      for (const auto c : special) triples.push_back({a, b, c});
+    }
+  }
+  gpu::host::Random random(8);
+  const auto below = [&](unsigned bound) {
+    return static_cast<std::uint16_t>(random.below(bound));
+  };
+  const auto any = [&] { return below(1U << 16); };
+  const auto subnormal = [&] { return static_cast<std::uint16_t>(any() & 0x83ffU); };
+  for (int i = 0; i < kRandomInputs; ++i) {
+    triples.push_back({any(), any(), any()});
+    triples.push_back({subnormal(), any(), any()});
+    triples.push_back({any(), any(), subnormal()});
+    HalfTriple x = {any(), any(), 0};
+    const std::uint16_t product = exact_half_fma(x[0], x[1], 0);
+    x[2] = static_cast<std::uint16_t>((product ^ 0x8000U) + below(5) - 2);
+    triples.push_back(x);
+    // Factors that differ from powers of two, or from 1.5 times them, in their last bits.
+    constexpr unsigned kExponents = 0xfc00;
+    for (std::uint16_t* factor : {&x[0], &x[1]}) {
+      *factor = static_cast<std::uint16_t>((any() & kExponents) + below(2) * 0x200U + below(5) - 2);
+    }
+    const int exponent = (x[0] >> 10 & 0x1f) + (x[1] >> 10 & 0x1f) - 15 + 11;
+    x[2] = static_cast<std::uint16_t>((any() & 0x83ffU) |
+                                      static_cast<unsigned>(std::clamp(exponent, 0, 30)) << 10);
+    triples.push_back(x);
+  }
+  if (triples.size() % 2 != 0) triples.push_back({});
+  return triples;
+}
+
+Case fma_half2_case() {
+  const auto triples = half_triples();
+  std::vector<std::array<std::uint32_t, 3>> in;
+  std::vector<std::uint32_t> expected;
+  const auto both = [](std::uint16_t low, std::uint16_t high) {
+    return std::uint32_t{high} << 16 | low;
+  };
+  for (std::size_t i = 0; i < triples.size(); i += 2) {
+    const HalfTriple& x = triples[i];
+    const HalfTriple& y = triples[i + 1];
+    in.push_back({both(x[0], y[0]), both(x[1], y[1]), both(x[2], y[2])});
+    expected.push_back(both(exact_half_fma(x[0], x[1], x[2]), exact_half_fma(y[0], y[1], y[2])));
+  }
+  const auto count = static_cast<int>(expected.size());
+  return make_case("fma_half2", Primitive::kFmaHalf2, in, expected, count);
+}
+
 }  // namespace
 
 void add_math_cases(std::vector<Case>& all) {
@@ -125,6 +199,7 @@ void add_math_cases(std::vector<Case>& all) {
   all.push_back(log2_case());
   all.push_back(max_nan_case());
   all.push_back(fma_case());
+  all.push_back(fma_half2_case());
 }
 
 }  // namespace conformance

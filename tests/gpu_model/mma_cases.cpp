@@ -167,6 +167,38 @@ std::vector<float> floats_around_e4m3() {
   return floats;
 }
 
+/// Of every half. Magnitudes go up, so that the nearest code does too.
+std::vector<std::uint8_t> e4m3_of_halves() {
+  constexpr unsigned kSign = 0x8000;
+  constexpr unsigned kLargest = 0x7e;
+  std::vector<std::uint8_t> codes(2 * kSign);
+  unsigned best = 0;
+  for (unsigned half = 0; half < kSign; ++half) {
+    const double x = decode(kHalf, half);
+    for (; best < kLargest; ++best) {
+      const double middle = (decode(kE4M3, best) + decode(kE4M3, best + 1)) / 2;
+      if (!(x > middle || (x == middle && best % 2 != 0))) break;
+    }
+    codes[half] = static_cast<std::uint8_t>(std::isnan(x) ? 0x7f : best);
+    codes[half | kSign] = static_cast<std::uint8_t>(std::isnan(x) ? 0x7f : best | 0x80);
+  }
+  return codes;
+}
+
+/// All halves, neighbours in a word far apart in value.
+Case half4_to_e4m3x4_case() {
+  constexpr unsigned kHalves = 1U << 16;
+  constexpr unsigned kOddStep = 23173;
+  const auto codes = e4m3_of_halves();
+  std::vector<std::uint16_t> halves;
+  std::vector<std::uint8_t> expected;
+  for (unsigned i = 0; i < kHalves; ++i) {
+    halves.push_back(static_cast<std::uint16_t>(i * kOddStep));
+    expected.push_back(codes[halves.back()]);
+  }
+  return make_case("half4_to_e4m3x4", Primitive::kHalf4ToE4M3x4, halves, expected, kHalves / 4);
+}
+
 void add_operand_cases(std::vector<Case>& all, gpu::host::Random& random) {
   const auto words = codes_in_every_place();
   const auto count = static_cast<int>(words.size());
@@ -182,6 +214,7 @@ void add_operand_cases(std::vector<Case>& all, gpu::host::Random& random) {
   }
   all.push_back(make_case("float2_to_e4m3x2", Primitive::kFloat2ToE4M3x2, floats, codes,
                           static_cast<int>(codes.size())));
+  all.push_back(half4_to_e4m3x4_case());
   std::vector<std::array<std::uint32_t, 3>> permutes;
   std::vector<std::uint32_t> permuted;
   for (const std::uint32_t selector : {0x3210U, 0x7654U, 0x6420U, 0x7531U, 0x1404U, 0x0123U}) {

@@ -48,6 +48,19 @@ TEST(Convert, HalfToFloatIsThatOfCudaFp16) {
   }
 }
 
+TEST(Convert, HalvesToE4M3AreThoseOfCudaFp8) {
+  for (unsigned code = 0; code < kCodes16; ++code) {
+    const unsigned halves[] = {code, code ^ 0x8000U, code * 23173U % kCodes16, kCodes16 - 1 - code};
+    std::uint32_t want = 0;
+    for (int i = 0; i < 4; ++i) {
+      const __half_raw half{static_cast<unsigned short>(halves[i])};
+      want |= std::uint32_t{__nv_cvt_halfraw_to_fp8(half, __NV_SATFINITE, __NV_E4M3)} << (8 * i);
+    }
+    ASSERT_EQ(gpu::half4_to_e4m3x4(halves[0] | halves[1] << 16, halves[2] | halves[3] << 16), want)
+        << code;
+  }
+}
+
 TEST(Convert, FloatToHalfIsThatOfCudaFp16) {
   // An odd step through all floats: every exponent, and many mantissas of each.
   constexpr std::uint64_t kStep = 4099;
