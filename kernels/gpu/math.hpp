@@ -52,7 +52,8 @@ GPU_FN float log2_approx(float x) {
 #endif
 }
 
-/// max.NaN.f32 (PTX ISA, "max"): the larger, or NaN if either is NaN; +0 is larger than -0.
+/// max.NaN.f32 (PTX ISA, "max"): the larger, or the canonical NaN, 0x7fffffff, if either is NaN; +0
+/// is larger than -0.
 GPU_FN float max_nan(float a, float b) {
 #if GPU_ON_DEVICE
   float y;
@@ -62,7 +63,7 @@ GPU_FN float max_nan(float a, float b) {
   if (a > b) return a;
   if (b > a) return b;
   if (a == b) return std::signbit(a) ? b : a;
-  return std::numeric_limits<float>::quiet_NaN();
+  return std::bit_cast<float>(0x7fffffffU);
 #endif
 }
 

@@ -41,6 +41,9 @@ struct Config {
   /// short (13 fractional bits), as O's are; tiles are added in fp32. reference/budget.hpp says
   /// what that may do to O.
   bool ones_column = false;
+  /// Weights that are made without the MUFU, by chords (softmax.cuh), with ones_column: bit i is
+  /// for the i-th word of four that a lane packs.
+  std::uint16_t chords = 0;
   /// V is turned into tiles of V^T by a kernel of its own before this one, once, and not by every
   /// block that wants them: prepare_values.cuh. It takes a workspace, and memory's time for V.
   bool prepared_values = false;
@@ -113,14 +116,16 @@ struct sm90_serial_ones {
               .stages = 8,
               .masks_apart = true,
               .integer_max = true,
-              .ones_column = true};
+              .ones_column = true,
+              .chords = 0x0F3C};
     }
     return {.row_groups = 2,
             .tile_n = 128,
             .stages = 2,
             .pv_columns = 64,
             .integer_max = true,
-            .ones_column = true};
+            .ones_column = true,
+            .chords = 0xC0C0};
   }
 };
 

@@ -33,6 +33,7 @@ template <class T>
 struct Consumer {
   static constexpr Config kConfig = T::kConfig;
   static constexpr int kInTurn = kConfig.in_turn;
+  static constexpr std::uint16_t kChords = kConfig.chords;
   /// Whether K of the next tile is waited for while P V of this one runs.
   static constexpr bool kWaitAhead = kConfig.exp_turns || kConfig.ones_column;
   /// In place of `unmasked`: scales are negative, so scores change their sign, and every tile takes
@@ -225,7 +226,7 @@ struct Consumer {
   /// compiler mixes exponentials with what uses them, and each waits.
   GPU_FN void weigh(Scores& s) {
     const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
-    exponentiate<0, T::kScoreRegisters>(s, rows.scale, offset);
+    exponentiate<0, T::kScoreRegisters, kChords>(s, rows.scale, offset);
     gpu::pin_registers(s);
   }
   /// Scores become operands of P V, in this warpgroup's turn. What uses the exponentials of the
@@ -237,15 +238,15 @@ struct Consumer {
     const float zero = *static_cast<const volatile float*>(&sm.zero);
     offset[0] += zero;
     offset[1] += zero;
-    exponentiate<0, kInTurn>(s, rows.scale, offset);
+    exponentiate<0, kInTurn, kChords>(s, rows.scale, offset);
     if constexpr (kConfig.ones_column) {
-      pack<0, kInTurn>(s, weights);
+      pack<0, kInTurn, kChords>(s, rows.scale, offset, weights);
       std::uint32_t known = 0;
 #pragma unroll
       for (int i = 0; i < kInTurn / 4; ++i) known |= weights[i / 4][i % 4];
       pass_turn(known);
-      exponentiate<kInTurn, T::kScoreRegisters>(s, rows.scale, offset);
-      pack<kInTurn, T::kScoreRegisters>(s, weights);
+      exponentiate<kInTurn, T::kScoreRegisters, kChords>(s, rows.scale, offset);
+      pack<kInTurn, T::kScoreRegisters, kChords>(s, rows.scale, offset, weights);
     } else {
       WeightSums sums(rows);
       sums.template add<0, kInTurn>(s);
@@ -253,17 +254,18 @@ struct Consumer {
       exponentiate<kInTurn, T::kScoreRegisters>(s, rows.scale, offset);
       sums.template add<kInTurn, T::kScoreRegisters>(s);
       sums.finish(rows);
-      pack<0, T::kScoreRegisters>(s, weights);
+      pack<0, T::kScoreRegisters>(s, rows.scale, offset, weights);
     }
   }
   GPU_FN void take_weights(Scores& s, Weights& weights) {
+    const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
     gpu::pin_registers(s);
     if constexpr (!kConfig.ones_column) {
       WeightSums sums(rows);
       sums.template add<0, T::kScoreRegisters>(s);
       sums.finish(rows);
     }
-    pack<0, T::kScoreRegisters>(s, weights);
+    pack<0, T::kScoreRegisters, kChords>(s, rows.scale, offset, weights);
   }
   /// O = O rescale + O' in columns from kColumn on.
   template <int kColumn>
@@ -388,8 +390,8 @@ struct Consumer {
     } else {
       const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
       if constexpr (kConfig.ones_column) {
-        exponentiate<0, T::kScoreRegisters>(s, rows.scale, offset);
-        pack<0, T::kScoreRegisters>(s, weights);
+        exponentiate<0, T::kScoreRegisters, kChords>(s, rows.scale, offset);
+        pack<0, T::kScoreRegisters, kChords>(s, rows.scale, offset, weights);
       } else {
         exponentiate_and_pack(s, offset, rows, weights);
       }

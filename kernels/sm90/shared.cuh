@@ -96,6 +96,7 @@ struct Traits {
   static_assert(kConfig.pipeline == Pipeline::kSerial || kStages >= 2 * kKeyGroups);
   // Blocks exchange halves of O; a block has all of a warpgroup's tiles.
   static_assert(kClusterBlocks == 1 || (kClusterBlocks == 2 && kKeyGroups == 1));
+  static_assert(kConfig.chords == 0 || kConfig.ones_column);  // l would have to add them up
   static_assert(!kConfig.exp_turns || (kKeyGroups == 1 && kConfig.pipeline == Pipeline::kSerial));
 };
 

@@ -88,12 +88,53 @@ GPU_FN float weight_offset(const Rows& rows, int h) {
   return gpu::fma(-rows.max[h], rows.scale, kLog2WeightScale);
 }
 
-/// Raw scores become weights in place. What uses them is apart, in add_weights() and pack(): one
-/// warp keeps the MUFU busy only while nothing waits for it.
-template <int kFrom, int kTo, int kRegisters>
+/// Which weights are made by chords, and the word that holds a score's weight.
+template <std::uint16_t kChords>
+GPU_FN constexpr bool by_chords(int word) {
+  return kChords >> word & 1;
+}
+GPU_FN constexpr int word_of(int score) {
+  return score / 8 * 2 + score / 2 % 2;
+}
+
+/// Exponents of weights in fixed point: 10 fractional bits, as the bits of a half have them.
+struct FixedPoint {
+  float scale, offset;  ///< score * scale + offset has them in its lower bits
+};
+inline constexpr float kFixedOne = 1024.0F;
+inline constexpr float kFixedZero = 0x1.8p23F;  ///< bits 0x4B400000
+/// log2 of the mean over x of what two_chords() gives, over 2^x.
+inline constexpr float kLog2OfTwoChords = 1.0574557F;
+
+GPU_FN FixedPoint fixed_point(float scale, float offset) {
+  constexpr float kHalfBias = 15.0F;
+  return {scale * kFixedOne,
+          gpu::fma(offset, kFixedOne, (kHalfBias - kLog2OfTwoChords) * kFixedOne + kFixedZero)};
+}
+/// exp2 of two scores' exponents, as halves, without the MUFU. The fixed point of x, read as a
+/// half's bits, is 2^floor(x) (1 + x - floor(x)), 2^x on a chord (Schraudolph, Neural Computation
+/// 11(4), 1999, section 2): up to 6.1 % too much. So is that of x + 1/2, over sqrt(2), but least
+/// where the other is most: their sum is within -1.0 % and +0.5 % of a multiple of 2^x, 0.4 % rms,
+/// where E4M3 rounds by up to 6.3 %. Below 2^-15 it is 0; a NaN stays one.
+GPU_FN std::uint32_t two_chords(float first, float second, const FixedPoint& to) {
+  constexpr std::uint32_t kLowHalves = 0x5410;
+  constexpr std::uint32_t kHalf = 0x02000200;          // 1/2 in fixed point, twice
+  constexpr std::uint32_t kInverseSqrt2 = 0x39a839a8;  // as a half, twice
+  const auto bits = [&](float score) {
+    const float fixed = gpu::max_nan(gpu::fma(score, to.scale, to.offset), kFixedZero);
+    return __builtin_bit_cast(std::uint32_t, fixed);
+  };
+  const std::uint32_t chord = gpu::prmt(bits(first), bits(second), kLowHalves);
+  return gpu::fma_half2(chord + kHalf, kInverseSqrt2, chord);
+}
+
+/// Raw scores become weights in place, but for those by chords. What uses them is apart, in
+/// add_weights() and pack(): one warp keeps the MUFU busy only while nothing waits for it.
+template <int kFrom, int kTo, std::uint16_t kChords = 0, int kRegisters>
 GPU_FN void exponentiate(float (&s)[kRegisters], float scale, const float (&offset)[2]) {
 #pragma unroll
   for (int i = kFrom; i < kTo; ++i) {
+    if (by_chords<kChords>(word_of(i))) continue;
     s[i] = gpu::exp2_approx(gpu::fma(s[i], scale, offset[i / 2 % 2]));
   }
 }
@@ -137,13 +178,20 @@ struct WeightSums {
 
 /// Rounds weights to operands of P V, in the key order of producer.cuh: weights[b][h + 2 a] holds,
 /// of row g + 8 h, columns 32 b + 16 a + 2t + {0, 1, 8, 9}. Those of s[kFrom] to s[kTo - 1], both
-/// multiples of 8.
-template <int kFrom, int kTo, int kRegisters>
-GPU_FN void pack(const float (&s)[kRegisters], std::uint32_t (&weights)[kRegisters / 16][4]) {
+/// multiples of 8; those by chords are raw scores still.
+template <int kFrom, int kTo, std::uint16_t kChords = 0, int kRegisters>
+GPU_FN void pack(const float (&s)[kRegisters], float scale, const float (&offset)[2],
+                 std::uint32_t (&weights)[kRegisters / 16][4]) {
   static_assert(kFrom % 8 == 0 && kTo % 8 == 0);
 #pragma unroll
   for (int i = kFrom / 4; i < kTo / 4; ++i) {
     const float* p = &s[i / 2 * 8 + 2 * (i % 2)];
+    if (by_chords<kChords>(i)) {
+      const FixedPoint to = fixed_point(scale, offset[i % 2]);
+      weights[i / 4][i % 4] =
+          gpu::half4_to_e4m3x4(two_chords(p[0], p[1], to), two_chords(p[4], p[5], to));
+      continue;
+    }
     weights[i / 4][i % 4] = static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[0], p[1])) |
                             static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[4], p[5])) << 16;
   }
