@@ -72,7 +72,7 @@ struct Kernel {
       }
     }
     if constexpr (T::kConfig.ones_column && !T::kConfig.prepared_values) {
-      for (auto& tile : sm.values) write_ones<T>(tile, gpu::thread_idx(), kThreads);
+      for (auto& tile : sm.values) write_ones<kHeadDim>(tile, gpu::thread_idx(), kThreads);
       gpu::fence_proxy_async();
     }
     gpu::sync_block();

@@ -85,13 +85,14 @@ Status prepare_params(const Problem& p, Params& params) {
   using Keys = typename Shared::Keys;
   using Values = typename Shared::Values;
   const bool transposed = p.v.stride_dim != 1;
+  const int box_dims = T::kConfig.prepared_values ? value_part_dims(T::kHeadDim) : T::kHeadDim;
   const MapRequest q{&p.q,      p.seq_q, p.head_dim, p.q.stride_seq,
                      p.heads_q, p.batch, T::kTileM,  Shared::Queries::kPanelBytes};
   const MapRequest k{&p.k,       p.seq_kv, p.head_dim, p.k.stride_seq,
                      p.heads_kv, p.batch,  T::kTileN,  Keys::kPanelBytes};
   const MapRequest v = transposed
-                           ? MapRequest{&p.v,       p.head_dim, p.seq_kv,    p.v.stride_dim,
-                                        p.heads_kv, p.batch,    T::kHeadDim, Values::kPanelBytes}
+                           ? MapRequest{&p.v,       p.head_dim, p.seq_kv, p.v.stride_dim,
+                                        p.heads_kv, p.batch,    box_dims, Values::kPanelBytes}
                            : MapRequest{&p.v,       p.seq_kv, p.head_dim, p.v.stride_seq,
                                         p.heads_kv, p.batch,  T::kTileN,  Keys::kPanelBytes};
   if (Status s = encode(q, params.q, params.q_steps); !s.ok()) return s;
@@ -182,7 +183,7 @@ Status launch_values(const Prepared& prepared, const Params& params, const gpu::
   values.values = params.values;
   values.arrivals = params.arrivals;
   values.arrivals_count = static_cast<int>(prepared.arrivals_bytes / sizeof(std::uint32_t));
-  const dim3 grid(static_cast<unsigned>(values.tiles.value * prepared.kv_heads));
+  const dim3 grid(static_cast<unsigned>(values.tiles.value * prepared.kv_heads * K::kParts));
   return gpu::launch<K>(grid, values, queue);
 }
 

@@ -24,15 +24,14 @@ GPU_FN void load_rows(TileType& tile, const gpu::TensorMap& map, gpu::MBarrier& 
                      at.batch);
   }
 }
-/// A tile of a V that comes transposed, panel by panel.
-template <class T>
-GPU_FN void load_transposed_values(typename Shared<T>::Values& to, const gpu::TensorMap& map,
-                                   gpu::MBarrier& full, int tile, const MapPlace& at) {
-  using Values = typename Shared<T>::Values;
+/// A tile of a V that comes transposed, panel by panel, from dim `first_dim` on.
+template <class Values>
+GPU_FN void load_transposed_values(Values& to, const gpu::TensorMap& map, gpu::MBarrier& full,
+                                   int first_key, int first_dim, const MapPlace& at) {
 #pragma unroll
   for (int i = 0; i < Values::kPanels; ++i) {
-    gpu::tma_load_4d(to.bytes[i], map, full, tile * T::kTileN + i * Values::kPanelBytes, 0, at.head,
-                     at.batch);
+    gpu::tma_load_4d(to.bytes[i], map, full, first_key + i * Values::kPanelBytes, first_dim,
+                     at.head, at.batch);
   }
 }
 

@@ -2,9 +2,11 @@
 // blocks want the same keys, each tile is turned once, and their shared memory and instruction
 // slots are free of it.
 //
-// A block turns one tile: TMA loads it, all warps turn it (turn_values.cuh), all threads copy it
-// out, as it will lie in shared memory, swizzle and column of ones included. Block 0 also zeroes
-// the arrival counters of the kernel that follows.
+// A block turns up to 128 dims of a tile: TMA loads them, all warps turn them (turn_values.cuh),
+// all threads copy them out, as they will lie in shared memory, swizzle and column of ones
+// included. Neighbouring blocks have neighbouring heads of the same keys, which lie next to each
+// other in a (batch, seq, head, dim) tensor. Block 0 also zeroes the arrival counters of the kernel
+// that follows.
 #pragma once
 
 #include "sm90/loads.cuh"
@@ -15,8 +17,8 @@ namespace fp8_sdpa::sm90 {
 struct ValueParams {
   gpu::TensorMap v;
   MapSteps steps;
-  attention::Divisor tiles;  ///< of a (batch, KV head)
   attention::Divisor heads_kv;
+  attention::Divisor tiles;  ///< of a (batch, KV head)
   int seq_kv;
   bool transposed;
   std::uint8_t* values;
@@ -28,8 +30,10 @@ template <class Tag, int kHeadDim, int kTerms = 1>
 struct PrepareValues {
   using T = Traits<Tag, kHeadDim, kTerms>;
   using Params = ValueParams;
-  using Keys = typename sm90::Shared<T>::Keys;
-  using Values = typename sm90::Shared<T>::Values;
+  static constexpr int kDims = value_part_dims(kHeadDim);
+  static constexpr int kParts = kHeadDim / kDims;
+  using Keys = Tile<T::kTileN, kDims>;
+  using Values = Tile<kDims + T::kExtraRows, T::kTileN>;
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * gpu::kWarpSize;
   static constexpr int kMinBlocks = 1;
@@ -38,7 +42,7 @@ struct PrepareValues {
 
   struct Shared {
     Keys landing;
-    Values tile;
+    Values part;
     gpu::MBarrier full;
     float zero;
   };
@@ -46,49 +50,59 @@ struct PrepareValues {
   GPU_FN static void run(const Params& p, Shared& sm) {
     const int thread = gpu::thread_idx();
     const int block = static_cast<int>(gpu::block_idx().x);
-    const int batch_head = attention::quotient(block, p.tiles);
-    const int tile = block - batch_head * p.tiles.value;
+    const int part = block % kParts;
+    const int batch_tile = attention::quotient(block / kParts, p.heads_kv);
+    const int head = block / kParts - batch_tile * p.heads_kv.value;
+    const int batch = attention::quotient(batch_tile, p.tiles);
+    const int tile = batch_tile - batch * p.tiles.value;
     if (thread == 0) {
       gpu::mbarrier_init(sm.full, 1);
       gpu::fence_mbarrier_init();
       sm.zero = 0.0F;
-      load(p, sm, batch_head, tile);
+      load(p, sm, place(p.steps, head, batch), tile * T::kTileN, part * kDims);
     }
-    if constexpr (T::kConfig.ones_column) write_ones<T>(sm.tile, thread, kThreads);
+    write_ones<kDims>(sm.part, thread, kThreads);
     if (block == 0) {
       for (int i = thread; i < p.arrivals_count; i += kThreads) p.arrivals[i] = 0;
     }
     gpu::sync_block();
     gpu::mbarrier_wait(sm.full, full_parity<1>(0));
-    const ValueTurner<T, kWarps> turner{sm.zero, gpu::warp_idx()};
+    constexpr int kTogether = T::kTileN % 64 == 0 ? 2 : 1;
+    const ValueTurner<Keys, Values, kTogether, kWarps> turner{sm.zero, gpu::warp_idx()};
     if (p.transposed) {
-      turner.interleave(sm.tile);
+      turner.interleave(sm.part);
     } else {
-      turner.transpose(sm.landing, sm.tile);
+      turner.transpose(sm.landing, sm.part);
     }
     gpu::sync_block();
-    copy_out(sm.tile, prepared_tile<T>(p.values, p.seq_kv, batch_head, tile));
+    const int batch_head = batch * p.heads_kv.value + head;
+    copy_out(sm.part, prepared_tile<T>(p.values, p.seq_kv, batch_head, tile), part);
   }
 
  private:
-  GPU_FN static void load(const Params& p, Shared& sm, int batch_head, int tile) {
-    const int batch = attention::quotient(batch_head, p.heads_kv);
-    const MapPlace at = place(p.steps, batch_head - batch * p.heads_kv.value, batch);
-    gpu::mbarrier_arrive_expect_tx(sm.full, T::kHeadDim * T::kTileN);
+  GPU_FN static void load(const Params& p, Shared& sm, const MapPlace& at, int key, int dim) {
+    gpu::mbarrier_arrive_expect_tx(sm.full, kDims * T::kTileN);
     if (p.transposed) {
-      load_transposed_values<T>(sm.tile, p.v, sm.full, tile, at);
+      load_transposed_values(sm.part, p.v, sm.full, key, dim, at);
     } else {
-      load_rows(sm.landing, p.v, sm.full, tile * T::kTileN, at);
+      static_assert(Keys::kPanels == 1);
+      gpu::tma_load_4d(sm.landing.bytes[0], p.v, sm.full, dim, key, at.head, at.batch);
     }
   }
-  GPU_FN static void copy_out(const Values& tile, std::uint8_t* to) {
+  /// Rows of V^T; the last part's have the extra ones behind them.
+  GPU_FN static void copy_out(const Values& from, std::uint8_t* tile, int part) {
+    using WholeTile = typename sm90::Shared<T>::Values;
     struct alignas(16) Chunk {
       std::uint32_t word[4];
     };
-    constexpr int kChunks = sizeof(tile.bytes) / sizeof(Chunk);
-    const auto* from = reinterpret_cast<const Chunk*>(tile.bytes);
-    for (int i = gpu::thread_idx(); i < kChunks; i += kThreads) {
-      reinterpret_cast<Chunk*>(to)[i] = from[i];
+    const int rows = part + 1 == kParts ? Values::kHeight : kDims;
+    const int chunks = rows * Values::kPanelBytes / int{sizeof(Chunk)};
+#pragma unroll
+    for (int panel = 0; panel < Values::kPanels; ++panel) {
+      std::uint8_t* const to = tile + WholeTile::offset(part * kDims, panel * Values::kPanelBytes);
+      for (int i = gpu::thread_idx(); i < chunks; i += kThreads) {
+        reinterpret_cast<Chunk*>(to)[i] = reinterpret_cast<const Chunk*>(from.bytes[panel])[i];
+      }
     }
   }
 };

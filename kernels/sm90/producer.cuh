@@ -85,7 +85,7 @@ struct Loader {
     gpu::mbarrier_wait(sm.value_empty[slot], empty_parity<T::kStages>(tiles_before));
     gpu::MBarrier& full = sm.landing_full[slot];
     gpu::mbarrier_arrive_expect_tx(full, T::kHeadDim * T::kTileN);
-    load_transposed_values<T>(sm.values[slot], p.v, full, tile, at);
+    load_transposed_values(sm.values[slot], p.v, full, tile * T::kTileN, 0, at);
   }
 };
 
@@ -112,7 +112,12 @@ struct Transposer {
   }
 
  private:
-  GPU_FN ValueTurner<T, T::kTransposers> turner() const { return {sm.zero, warp}; }
+  // With three consumer warpgroups or more, a producer has no registers for two.
+  static constexpr int kTogether = T::kTileN % 64 == 0 && T::kConsumers < 3 ? 2 : 1;
+  using Turner =
+      ValueTurner<typename Shared<T>::Keys, typename Shared<T>::Values, kTogether, T::kTransposers>;
+
+  GPU_FN Turner turner() const { return {sm.zero, warp}; }
   GPU_FN void transpose_tile() {
     const int slot = slot_of<T::kStages>(position);
     const int landing = slot_of<kLandings>(position);

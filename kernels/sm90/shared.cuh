@@ -30,6 +30,8 @@ constexpr gpu::Swizzle swizzle_for(int bytes) {
 /// A stack of panels of kRows rows, kRowBytes in all.
 template <int kRows, int kRowBytes>
 struct alignas(1024) Tile {
+  static constexpr int kHeight = kRows;
+  static constexpr int kWidth = kRowBytes;
   static constexpr gpu::Swizzle kSwizzle = swizzle_for(kRowBytes);
   static constexpr int kPanelBytes = 16 << static_cast<int>(kSwizzle);
   static constexpr int kPanels = kRowBytes / kPanelBytes;
@@ -149,6 +151,10 @@ struct Shared {
   gpu::MBarrier turn[T::kConfig.exp_turns ? T::kRowGroups : 1][kWarpgroupWarps];
 };
 
+/// Dims of V that a block of prepare_values.cuh turns.
+constexpr int value_part_dims(int head_dim) {
+  return head_dim < 128 ? head_dim : 128;
+}
 /// Where prepare_values.cuh leaves a tile of V^T: tiles of a (batch, KV head) follow each other.
 template <class T>
 GPU_FN std::uint8_t* prepared_tile(std::uint8_t* values, int seq_kv, int batch_head, int tile) {

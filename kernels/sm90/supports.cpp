@@ -52,7 +52,9 @@ Status check_sizes(const std::string& name, const Problem& p, const Config& conf
                        number(config.tile_m()) + " query rows");
   }
   const std::int64_t kv_tiles = (p.seq_kv + config.tile_n - 1) / config.tile_n;
-  if (config.prepared_values && kv_tiles > kMaxItems / (std::int64_t{p.batch} * p.heads_kv)) {
+  constexpr int kMaxParts = 2;  // of a tile, a block each
+  if (config.prepared_values &&
+      kv_tiles * kMaxParts > kMaxItems / (std::int64_t{p.batch} * p.heads_kv)) {
     return unsupported(name + " serves at most " + number(kMaxItems) + " tiles of " +
                        number(config.tile_n) + " keys");
   }

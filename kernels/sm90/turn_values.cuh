@@ -12,12 +12,13 @@
 
 namespace fp8_sdpa::sm90 {
 
-/// One of kWarps warps that turn a tile of V; `zero` is 0, in shared memory.
-template <class T, int kWarps>
+/// One of kWarps warps that turn a tile of V, keys x dims, into V^T, dims and more x keys. A lane
+/// has kTogether blocks of 32 keys under way.
+template <class Keys, class Values, int kTogether, int kWarps>
 struct ValueTurner {
-  using Keys = typename Shared<T>::Keys;
-  using Values = typename Shared<T>::Values;
-  const float& zero_in_memory;
+  static constexpr unsigned kKeys = Keys::kHeight;
+  static constexpr unsigned kDims = Keys::kWidth;
+  const float& zero_in_memory;  ///< 0
   int warp;
 
   /// 16 dims of all keys at a time, in blocks of 32 keys: what depends on the lane is computed
@@ -27,8 +28,6 @@ struct ValueTurner {
   GPU_FN void transpose(Keys& from, Values& to) const {
     constexpr unsigned kFromRow = Keys::kPanelBytes;
     constexpr unsigned kToRow = Values::kPanelBytes;
-    // With three consumer warpgroups or more, a producer has no registers for two.
-    constexpr unsigned kTogether = T::kTileN % 64 == 0 && T::kConsumers < 3 ? 2 : 1;
     // Plus 0, loaded: else what follows from the lane is kept from tile to tile, and spilled.
     const float zero = *static_cast<const volatile float*>(&zero_in_memory);
     const unsigned lane =
@@ -40,11 +39,11 @@ struct ValueTurner {
     const unsigned to_place = row * kToRow + (lane / 8 % 2 * 16 ^ Values::swizzle_of(row));
     const bool odd_first = lane / 16 != 0;  // row j comes from lanes 4 j to 4 j + 3
 #pragma unroll 1
-    for (unsigned dim = warp * 16; dim < T::kHeadDim; dim += kWarps * 16) {
+    for (unsigned dim = warp * 16; dim < kDims; dim += kWarps * 16) {
       std::uint8_t* const source = from.bytes[dim / kFromRow] + (from_place ^ dim % kFromRow);
       const unsigned place = dim * kToRow + to_place;
 #pragma unroll
-      for (unsigned first = 0; first < T::kTileN; first += kTogether * 32) {
+      for (unsigned first = 0; first < kKeys; first += kTogether * 32) {
         std::uint32_t r[kTogether][4];
 #pragma unroll
         for (unsigned i = 0; i < kTogether; ++i) {
@@ -72,7 +71,7 @@ struct ValueTurner {
       std::uint32_t word[4];
     };
     constexpr int kChunksPerRow = Values::kPanelBytes / 16;
-    constexpr int kChunks = T::kHeadDim * kChunksPerRow;
+    constexpr int kChunks = kDims * kChunksPerRow;
     constexpr std::uint32_t kLowPairs = 0x5410;
     constexpr std::uint32_t kHighPairs = 0x7632;
     for (int panel = 0; panel < Values::kPanels; ++panel) {
@@ -89,18 +88,16 @@ struct ValueTurner {
   }
 };
 
-/// Rows head_dim and up of a V^T tile: a row of ones, seven of zeros. By `threads` threads, of
+/// Rows kDims and up of a V^T tile: a row of ones, the others of zeros. By `threads` threads, of
 /// which this is number `thread`.
-template <class T>
-GPU_FN void write_ones(typename Shared<T>::Values& tile, int thread, int threads) {
-  using Values = typename Shared<T>::Values;
+template <int kDims, class Values>
+GPU_FN void write_ones(Values& tile, int thread, int threads) {
   constexpr std::uint32_t kOnes = 0x38383838;  // E4M3: 1.0 four times
   constexpr int kRowWords = Values::kPanelBytes / 4;
+  constexpr int kWords = (Values::kHeight - kDims) * kRowWords;
   for (auto& panel : tile.bytes) {
-    auto* words = reinterpret_cast<std::uint32_t*>(panel + T::kHeadDim * Values::kPanelBytes);
-    for (int i = thread; i < T::kExtraRows * kRowWords; i += threads) {
-      words[i] = i < kRowWords ? kOnes : 0;
-    }
+    auto* words = reinterpret_cast<std::uint32_t*>(panel + kDims * Values::kPanelBytes);
+    for (int i = thread; i < kWords; i += threads) words[i] = i < kRowWords ? kOnes : 0;
   }
 }
 
