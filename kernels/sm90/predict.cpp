@@ -7,7 +7,8 @@
 // graph, (B, H, S, D) in microseconds, (1, 1, 32, 64) 4.5, (1, 8, 512, 64) 7.7 with 64 rows an item
 // and no less with the causal mask, (1, 8, 2048, 64) 19.6 and 20.6 with 128, 23.2 by a cluster.
 // Rates of variants with a column of ones at head dims 128 and 256, and of turns there, are of
-// version 5 (version_5/step_6 and step_8 in the same folder).
+// version 5 (version_5/step_6 and step_8 in the same folder), with chords or V turned before of
+// version 6 (version_6/step_5).
 #include <algorithm>
 #include <cstdint>
 
@@ -23,7 +24,7 @@ constexpr double kMergeUs = 1.3;    // of warpgroups that share rows, once an it
 constexpr double kClusterUs = 4.0;  // what a cluster's launch and its merge take besides
 constexpr double kTailUs = 2.0;     // zeroing the arrivals of a tail's parts
 constexpr double kPrepareUs = 3.0;  // a kernel that turns V, beside what it moves
-constexpr double kPrepareBytesPerUs = 3.0e6;
+constexpr double kPrepareBytesPerUs = 2.3e6;
 
 /// Consumer warpgroups that keep a multiprocessor busy: exponentials bind at head dim 64, and take
 /// more of them to overlap.
@@ -36,14 +37,16 @@ double scores_per_us(const Config& config, int head_dim) {
   const bool overlap = config.pipeline == Pipeline::kOverlap;
   switch (head_dim) {
     case 64:
+      if (config.prepared_values) return 22200.0;
+      if (config.chords != 0) return 21700.0;
       if (config.ones_column) return config.exp_turns ? 19600.0 : 20000.0;
       return overlap ? 15500.0 : config.exp_turns ? 16000.0 : 17500.0;
     case 128:
       if (config.ones_column) return 15900.0;
       return config.exp_turns ? 15000.0 : overlap ? 12000.0 : 10000.0;
     default:
-      if (config.prepared_values) return 9800.0;
-      if (config.ones_column) return 9050.0;
+      if (config.prepared_values) return 9900.0;
+      if (config.ones_column) return 9250.0;
       return config.exp_turns ? 8900.0 : 8500.0;
   }
 }

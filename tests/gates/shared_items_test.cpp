@@ -17,6 +17,8 @@ class SharedItems : public testing::TestWithParam<BackendVariant> {
   const Variant& variant() const { return *std::get<1>(GetParam()); }
   /// A cluster's blocks share rows in their own way.
   bool shares() const { return variant().name != "sm90_cluster"; }
+  /// V is turned before, in the workspace.
+  bool prepares() const { return variant().name == "sm90_prepared"; }
 
   std::size_t workspace_bytes(const reference::Shape& shape, const PlanOptions& options) const {
     const auto data = case_data(shape, 81);
@@ -102,8 +104,23 @@ TEST_P(SharedItems, ThePlanSaysWhatWorkspaceItNeeds) {
   const int head_dim = first_head_dim(variant(), device_);
   ASSERT_NE(head_dim, 0);
   const reference::Shape shape = few_rows(head_dim, 1100);
-  EXPECT_EQ(workspace_bytes(shape, {}) > 0, shares());
-  EXPECT_EQ(workspace_bytes(shape, {.batch_invariant = true}), 0U);
+  EXPECT_EQ(workspace_bytes(shape, {}) > 0, shares() || prepares());
+  EXPECT_EQ(workspace_bytes(shape, {.batch_invariant = true}) > 0, prepares());
+  if (!prepares()) EXPECT_EQ(workspace_bytes(shape, {.no_workspace = true}), 0U);
+}
+
+TEST_P(SharedItems, AVariantThatNeedsAWorkspaceSaysSo) {
+  if (!ready_ || !prepares()) return;
+  const auto data = case_data(few_rows(first_head_dim(variant(), device_), 1100), 81);
+  reference::CheckOptions check;
+  check.lse = false;
+  const auto harness = reference::Harness::make(*data, device_, check);
+  ASSERT_TRUE(harness.ok()) << harness.status().message();
+  const auto planned = plan((*harness)->problem(), device_, &variant(), {.no_workspace = true});
+  EXPECT_EQ(planned.status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(planned.status().message(),
+            std::string(variant().name) +
+                " needs a workspace, which PlanOptions::no_workspace rules out");
 }
 
 TEST_P(SharedItems, AMissingWorkspaceIsAnError) {
