@@ -27,5 +27,27 @@ GPU_FN std::uint32_t atomic_add_acq_rel(std::uint32_t* address, std::uint32_t va
 #endif
 }
 
+/// atom.cas.acq_rel.gpu.global.b64, likewise: if `expected` is there, writes `desired`; returns
+/// what was. Where `condition` is false nothing is done, without a branch, and 0 returned.
+GPU_FN std::uint64_t atomic_cas_acq_rel_if(bool condition, std::uint64_t* address,
+                                           std::uint64_t expected, std::uint64_t desired) {
+#if GPU_ON_DEVICE
+  std::uint64_t before;
+  asm volatile(
+      "{\n.reg .pred swaps;\nsetp.ne.u32 swaps, %4, 0;\nmov.b64 %0, 0;\n"
+      "@swaps atom.cas.acq_rel.gpu.global.b64 %0, [%1], %2, %3;\n}"
+      : "=&l"(before)
+      : "l"(__cvta_generic_to_global(address)), "l"(expected), "l"(desired),
+        "r"(condition ? 1U : 0U)
+      : "memory");
+  return before;
+#else
+  if (!condition) return 0;
+  std::atomic_ref<std::uint64_t>(*address).compare_exchange_strong(expected, desired,
+                                                                   std::memory_order_acq_rel);
+  return expected;
+#endif
+}
+
 }  // namespace GPU_BACKEND
 }  // namespace gpu

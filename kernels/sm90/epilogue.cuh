@@ -26,6 +26,28 @@ GPU_FN void finish_rows(const Rows& rows, float v_descale, RowResults& results) 
   }
 }
 
+/// Counts an arrival of `parts`, the warp's, and returns how many there have been. The last one
+/// resets the counter, so that the next launch finds it as this one did. What a plan counts is
+/// tagged: anything else that the workspace may have held, counts of other plans included, is no
+/// count at all. Lane 0 counts for all, in a loop that none leaves before the others: the compiler
+/// would not keep its uniform registers.
+GPU_FN int arrive(std::uint64_t* counter, std::uint64_t plan_tag, int parts) {
+  const std::uint64_t none = plan_tag << kCountBits;
+  std::uint64_t seen = 0;
+  std::uint64_t before = 0;
+  int arrived = 0;
+  do {
+    seen = before;
+    const std::uint64_t count = seen - none;
+    arrived = count >> kCountBits == 0 ? static_cast<int>(count) + 1 : 1;
+    const std::uint64_t next = arrived == parts ? 0 : none + static_cast<unsigned>(arrived);
+    before = gpu::atomic_cas_acq_rel_if(gpu::lane_idx() == 0, counter, seen, next);
+    before = std::uint64_t{gpu::shfl(static_cast<std::uint32_t>(before >> 32), 0)} << 32 |
+             gpu::shfl(static_cast<std::uint32_t>(before), 0);
+  } while (before != seen);
+  return arrived;
+}
+
 template <class T>
 struct Epilogue {
   using Outputs = typename Consumer<T>::Outputs;
@@ -195,13 +217,10 @@ struct Epilogue {
       own[(kShare + 2 + h) * gpu::kWarpSize] = rows.sum[h];
     }
     gpu::sync_warp();
-    std::uint32_t arrived = 0;
-    if (gpu::lane_idx() == 0) {
-      arrived = gpu::atomic_add_acq_rel(p.arrivals + piece.tail_item * T::kConsumerWarps + warp, 1);
-    }
-    arrived = gpu::shfl(arrived, 0);
+    std::uint64_t* const counter = p.arrivals + piece.tail_item * T::kConsumerWarps + warp;
+    const int arrived = arrive(counter, p.plan_tag, parts);
     gpu::sync_warp();
-    if (arrived + 1 != static_cast<std::uint32_t>(parts)) return false;
+    if (arrived != parts) return false;
     float max[2] = {kNoMax, kNoMax};
     for (int nth = 0; nth < parts; ++nth) {
       const float* const from = part(nth) + kShare * gpu::kWarpSize;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "attention/online_softmax.hpp"
@@ -15,7 +16,7 @@ namespace fp8_sdpa::sm90 {
 struct Prepared {
   Params params;
   int blocks;
-  std::size_t arrivals_bytes;  ///< of the workspace, from its start; zeroed by every launch
+  std::size_t arrivals_bytes;  ///< of the workspace, from its start
   std::size_t values_offset;   ///< with prepared_values: of V^T in the workspace
   int kv_heads;                ///< of all batches
   int head_dim;
@@ -26,6 +27,16 @@ struct Prepared {
 constexpr std::size_t aligned(std::size_t bytes) {
   constexpr std::size_t kAlignment = 256;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// One that no other plan of the process has, and that memory holds by chance once in 10^14 times:
+/// a counter's bits, mixed (splitmix64: Steele, Lea and Flood, OOPSLA 2014, figure 16).
+inline std::uint64_t new_plan_tag() {
+  static std::atomic<std::uint64_t> plans{0};
+  std::uint64_t x = ++plans * 0x9e3779b97f4a7c15U;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebU;
+  return (x ^ x >> 31) >> kCountBits | 1;  // not 0: what a reset counter holds
 }
 
 inline namespace GPU_BACKEND {
@@ -150,12 +161,13 @@ void plan_schedule(int blocks, bool may_split, Prepared& prepared, std::size_t& 
                                 ? make_schedule(params.items, blocks, tiles, costs).schedule
                                 : make_whole_schedule(params.items, blocks, tiles, costs).schedule;
   params.schedule = schedule;
+  params.plan_tag = new_plan_tag();
   prepared.blocks = schedule.tail_items > 0 ? blocks : std::min(blocks, params.items);
   if (T::kClusterBlocks > 1) prepared.blocks = params.items * T::kClusterBlocks;
   if (schedule.parts() == 0) return;
   constexpr std::size_t kWarps = T::kConsumerWarps;
   const std::size_t arrivals =
-      static_cast<std::size_t>(schedule.tail_items) * kWarps * sizeof(std::uint32_t);
+      static_cast<std::size_t>(schedule.tail_items) * kWarps * sizeof(std::uint64_t);
   prepared.arrivals_bytes = aligned(arrivals);
   workspace_bytes = prepared.arrivals_bytes + static_cast<std::size_t>(schedule.parts()) * kWarps *
                                                   Epilogue<T>::kPartFloats * sizeof(float);
@@ -181,8 +193,6 @@ Status launch_values(const Prepared& prepared, const Params& params, const gpu::
   values.seq_kv = params.seq_kv;
   values.transposed = params.v_transposed;
   values.values = params.values;
-  values.arrivals = params.arrivals;
-  values.arrivals_count = static_cast<int>(prepared.arrivals_bytes / sizeof(std::uint32_t));
   const dim3 grid(static_cast<unsigned>(values.tiles.value * prepared.kv_heads * K::kParts));
   return gpu::launch<K>(grid, values, queue);
 }
@@ -193,9 +203,6 @@ Status launch_kernels(const Prepared& prepared, const Params& params, const gpu:
   if constexpr (K::T::kConfig.prepared_values) {
     using Values = PrepareValues<Tag, kHeadDim, kTerms>;
     if (Status s = launch_values<Values>(prepared, params, queue); !s.ok()) return s;
-  } else if (prepared.arrivals_bytes > 0) {
-    const Status s = gpu::fill_zero(params.arrivals, prepared.arrivals_bytes, queue);
-    if (!s.ok()) return s;
   }
   return gpu::launch<K>(dim3(static_cast<unsigned>(prepared.blocks)), params, queue);
 }
@@ -237,7 +244,7 @@ Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue&
   Params params = prepared.params;
   if (state.workspace_bytes > 0) {
     auto* const bytes = static_cast<std::byte*>(workspace);
-    params.arrivals = reinterpret_cast<std::uint32_t*>(bytes);
+    params.arrivals = reinterpret_cast<std::uint64_t*>(bytes);
     params.parts = reinterpret_cast<float*>(bytes + prepared.arrivals_bytes);
     params.values = reinterpret_cast<std::uint8_t*>(bytes + prepared.values_offset);
   }

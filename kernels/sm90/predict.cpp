@@ -22,7 +22,7 @@ namespace {
 constexpr double kLaunchUs = 3.6;
 constexpr double kMergeUs = 1.3;    // of warpgroups that share rows, once an item
 constexpr double kClusterUs = 4.0;  // what a cluster's launch and its merge take besides
-constexpr double kTailUs = 2.0;     // zeroing the arrivals of a tail's parts
+constexpr double kTailUs = 2.0;     // parts of a tail: written, counted, merged
 constexpr double kPrepareUs = 3.0;  // a kernel that turns V, beside what it moves
 constexpr double kPrepareBytesPerUs = 2.3e6;
 
@@ -66,11 +66,12 @@ std::int64_t tiles_of_item(const Config& config, const Problem& p, std::int64_t 
   return (keys + group_keys - 1) / group_keys * config.key_groups;
 }
 
-/// What comes before the kernel itself.
-double before_us(const Config& config, const Problem& p, const Schedule& schedule) {
-  if (!config.prepared_values) return schedule.parts() > 0 ? kTailUs : 0.0;
+/// What comes beside the items of the kernel.
+double beside_us(const Config& config, const Problem& p, const Schedule& schedule) {
+  const double tail = schedule.parts() > 0 ? kTailUs : 0.0;
+  if (!config.prepared_values) return tail;
   const double v = static_cast<double>(p.seq_kv) * p.batch * p.heads_kv * p.head_dim;
-  return kPrepareUs + v / kPrepareBytesPerUs;
+  return tail + kPrepareUs + v / kPrepareBytesPerUs;
 }
 
 double predict(const Config& config, const Problem& p, int sm_count) {
@@ -91,7 +92,7 @@ double predict(const Config& config, const Problem& p, int sm_count) {
       (makespan.tiles - costs.piece) * static_cast<double>(tile_m * config.tile_n);
   return kLaunchUs + (cluster ? kClusterUs : 0.0) +
          (config.sharers() > 1 ? kMergeUs * makespan.schedule.rounds : 0.0) +
-         before_us(config, p, makespan.schedule) +
+         beside_us(config, p, makespan.schedule) +
          scores / (busy * scores_per_us(config, p.head_dim));
 }
 

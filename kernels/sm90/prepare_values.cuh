@@ -5,8 +5,7 @@
 // A block turns up to 128 dims of a tile: TMA loads them, all warps turn them (turn_values.cuh),
 // all threads copy them out, as they will lie in shared memory, swizzle and column of ones
 // included. Neighbouring blocks have neighbouring heads of the same keys, which lie next to each
-// other in a (batch, seq, head, dim) tensor. Block 0 also zeroes the arrival counters of the kernel
-// that follows.
+// other in a (batch, seq, head, dim) tensor.
 #pragma once
 
 #include "sm90/loads.cuh"
@@ -22,8 +21,6 @@ struct ValueParams {
   int seq_kv;
   bool transposed;
   std::uint8_t* values;
-  std::uint32_t* arrivals;
-  int arrivals_count;
 };
 
 template <class Tag, int kHeadDim, int kTerms = 1>
@@ -62,9 +59,6 @@ struct PrepareValues {
       load(p, sm, place(p.steps, head, batch), tile * T::kTileN, part * kDims);
     }
     write_ones<kDims>(sm.part, thread, kThreads);
-    if (block == 0) {
-      for (int i = thread; i < p.arrivals_count; i += kThreads) p.arrivals[i] = 0;
-    }
     gpu::sync_block();
     gpu::mbarrier_wait(sm.full, full_parity<1>(0));
     constexpr int kTogether = T::kTileN % 64 == 0 ? 2 : 1;

@@ -17,6 +17,10 @@ namespace fp8_sdpa::sm90 {
 /// Multiprocessors, and so blocks, that a tail can be shared out to.
 inline constexpr int kMaxTailBlocks = 144;
 
+/// An arrival counter's bits below its plan's tag: enough for the parts of an item.
+inline constexpr int kCountBits = 16;
+static_assert(kMaxTailBlocks < 1 << kCountBits);
+
 /// Where a block's share of the tail begins; it ends where the next block's begins.
 struct TailPlace {
   std::int16_t item;  ///< of the tail

@@ -46,8 +46,9 @@ struct Params {
   Dtype output;
   /// Parts of items that several blocks share, and how many have been written, by item and warp.
   float* parts;
-  std::uint32_t* arrivals;
-  std::uint8_t* values;  ///< with prepared_values: V^T, tile by tile
+  std::uint64_t* arrivals;
+  std::uint64_t plan_tag;  ///< of arrival counters: arrive()
+  std::uint8_t* values;    ///< with prepared_values: V^T, tile by tile
   Schedule schedule;
 };
 

@@ -106,7 +106,9 @@ TEST_P(SharedItems, ThePlanSaysWhatWorkspaceItNeeds) {
   const reference::Shape shape = few_rows(head_dim, 1100);
   EXPECT_EQ(workspace_bytes(shape, {}) > 0, shares() || prepares());
   EXPECT_EQ(workspace_bytes(shape, {.batch_invariant = true}) > 0, prepares());
-  if (!prepares()) EXPECT_EQ(workspace_bytes(shape, {.no_workspace = true}), 0U);
+  if (!prepares()) {
+    EXPECT_EQ(workspace_bytes(shape, {.no_workspace = true}), 0U);
+  }
 }
 
 TEST_P(SharedItems, AVariantThatNeedsAWorkspaceSaysSo) {

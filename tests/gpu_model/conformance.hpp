@@ -21,6 +21,7 @@ enum class Primitive {
   kShuffle,
   kShuffleXor,
   kAtomicAdd,
+  kAtomicCas,
   kCpAsync,
   kCpAsyncZfill,
   kE4M3ToHalf,

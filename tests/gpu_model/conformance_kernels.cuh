@@ -211,7 +211,19 @@ struct ShuffleXor : KernelBase<kLanes> {
 /// counter; the one that comes last sums up what all have left. out: the counter; the values as
 /// (kLanes, kAtomicWarps), at kAtomicParts; a 1 per warp, in its turn; a sum per lane, that of the
 /// lane opposite.
+/// With kCas by compare and swap of 64 bits, of which the counter is the lower half.
+template <bool kCas>
 struct AtomicAdd : KernelBase<kAtomicThreads> {
+  GPU_FN static std::uint32_t add(std::uint32_t* counter) {
+    if constexpr (!kCas) return gpu::atomic_add_acq_rel(counter, kAtomicStep);
+    auto* wide = reinterpret_cast<std::uint64_t*>(counter);
+    std::uint64_t seen = 0;
+    while (true) {
+      const std::uint64_t before = gpu::atomic_cas_acq_rel_if(true, wide, seen, seen + kAtomicStep);
+      if (before == seen) return static_cast<std::uint32_t>(seen);
+      seen = before;
+    }
+  }
   GPU_FN static void run(const Buffers& p, Nothing&) {
     const int lane = gpu::lane_idx();
     const int warp =
@@ -224,7 +236,7 @@ struct AtomicAdd : KernelBase<kAtomicThreads> {
     gpu::sync_warp();
     std::uint32_t before = 0;
     if (lane == 0) {
-      before = gpu::atomic_add_acq_rel(out, kAtomicStep);
+      before = add(out);
       out[kAtomicTurns + before / kAtomicStep % kAtomicWarps] = 1;
     }
     before = gpu::shfl(before, 0);
@@ -358,10 +370,11 @@ fp8_sdpa::Status launch_elementwise(const Buffers& buffers, const gpu::Queue& qu
   return gpu::launch<Kernel>(dim3(static_cast<unsigned>(blocks)), buffers, queue);
 }
 
-inline fp8_sdpa::Status launch_atomic_add(const Buffers& buffers, const gpu::Queue& queue) {
+template <class Kernel>
+fp8_sdpa::Status launch_atomic(const Buffers& buffers, const gpu::Queue& queue) {
   const auto status = gpu::fill_zero(buffers.out, kAtomicTurns * sizeof(std::uint32_t), queue);
   if (!status.ok()) return status;
-  return gpu::launch<AtomicAdd>(dim3(kAtomicBlocks), buffers, queue);
+  return gpu::launch<Kernel>(dim3(kAtomicBlocks), buffers, queue);
 }
 
 inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu::Queue& q) {
@@ -375,7 +388,8 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kShuffleXor: return gpu::launch<ShuffleXor>(dim3(1), b, q);
     case Primitive::kCpAsync: return gpu::launch<CpAsync>(dim3(1), b, q);
     case Primitive::kCpAsyncZfill: return gpu::launch<CpAsyncZfill>(dim3(1), b, q);
-    case Primitive::kAtomicAdd: return launch_atomic_add(b, q);
+    case Primitive::kAtomicAdd: return launch_atomic<AtomicAdd<false>>(b, q);
+    case Primitive::kAtomicCas: return launch_atomic<AtomicAdd<true>>(b, q);
     case Primitive::kE4M3ToHalf: return launch_elementwise<E4M3ToHalf>(b, q);
     case Primitive::kE5M2ToHalf: return launch_elementwise<E5M2ToHalf>(b, q);
     case Primitive::kE4M3x4ToHalf4: return launch_elementwise<E4M3x4ToHalf4>(b, q);

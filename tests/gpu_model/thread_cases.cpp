@@ -79,7 +79,7 @@ Case shuffle_xor_case() {
   return make_case("shfl_xor", Primitive::kShuffleXor, in, expected, 0);
 }
 
-Case atomic_add_case() {
+Case atomic_case(const char* name, Primitive primitive) {
   const auto in = numbers(kAtomicWarps * kLanes, 31);
   std::vector<std::uint32_t> expected(kAtomicWords, 0);
   expected[0] = kAtomicStep * kAtomicWarps;
@@ -91,7 +91,7 @@ Case atomic_add_case() {
       expected[kAtomicSums + (lane ^ (kLanes - 1))] += value;
     }
   }
-  return make_case("atomic_add_acq_rel", Primitive::kAtomicAdd, in, expected, 0);
+  return make_case(name, primitive, in, expected, 0);
 }
 
 std::vector<std::uint8_t> some_bytes(int count) {
@@ -132,7 +132,8 @@ void add_thread_cases(std::vector<Case>& all) {
   all.push_back(named_barriers_case());
   all.push_back(shuffle_case());
   all.push_back(shuffle_xor_case());
-  all.push_back(atomic_add_case());
+  all.push_back(atomic_case("atomic_add_acq_rel", Primitive::kAtomicAdd));
+  all.push_back(atomic_case("atomic_cas_acq_rel_if", Primitive::kAtomicCas));
   all.push_back(cp_async_case());
   all.push_back(cp_async_zfill_case());
 }
