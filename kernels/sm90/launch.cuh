@@ -29,8 +29,9 @@ constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// One that no other plan of the process has, and that memory holds by chance once in 10^14 times:
-/// a counter's bits, mixed (splitmix64: Steele, Lea and Flood, OOPSLA 2014, figure 16).
+/// One that another plan of the process, or memory that somebody else has used, has by chance once
+/// in 10^14 times: a counter's bits, mixed (splitmix64: Steele, Lea and Flood, OOPSLA 2014, figure
+/// 16).
 inline std::uint64_t new_plan_tag() {
   static std::atomic<std::uint64_t> plans{0};
   std::uint64_t x = ++plans * 0x9e3779b97f4a7c15U;
