@@ -15,6 +15,8 @@ struct KernelCode {
 
   /// Instructions that begin with the mnemonic, after a predicate if there is one.
   int count(const std::string& mnemonic) const;
+  /// Whether this is the kernel that turns V before another multiplies.
+  bool turns_values() const { return symbol.find("PrepareValues") != std::string::npos; }
   /// The code as one text in which the kernel's own name does not occur.
   std::string body() const;
 };
