@@ -20,13 +20,17 @@ class SharedItems : public testing::TestWithParam<BackendVariant> {
   /// V is turned before, in the workspace.
   bool prepares() const { return variant().name == "sm90_prepared"; }
 
-  std::size_t workspace_bytes(const reference::Shape& shape, const PlanOptions& options) const {
+  /// A plan, of tensors that are gone: nothing is launched.
+  Result<Plan> plan_of(const reference::Shape& shape, const PlanOptions& options) const {
     const auto data = case_data(shape, 81);
     reference::CheckOptions check;
     check.lse = false;
     const auto harness = reference::Harness::make(*data, device_, check);
-    EXPECT_TRUE(harness.ok()) << harness.status().message();
-    const auto planned = plan((*harness)->problem(), device_, &variant(), options);
+    if (!harness.ok()) return harness.status();
+    return plan((*harness)->problem(), device_, &variant(), options);
+  }
+  std::size_t workspace_bytes(const reference::Shape& shape, const PlanOptions& options) const {
+    const Result<Plan> planned = plan_of(shape, options);
     EXPECT_TRUE(planned.ok()) << planned.status().message();
     return planned.ok() ? planned->workspace_bytes() : 0;
   }
@@ -113,12 +117,8 @@ TEST_P(SharedItems, ThePlanSaysWhatWorkspaceItNeeds) {
 
 TEST_P(SharedItems, AVariantThatNeedsAWorkspaceSaysSo) {
   if (!ready_ || !prepares()) return;
-  const auto data = case_data(few_rows(first_head_dim(variant(), device_), 1100), 81);
-  reference::CheckOptions check;
-  check.lse = false;
-  const auto harness = reference::Harness::make(*data, device_, check);
-  ASSERT_TRUE(harness.ok()) << harness.status().message();
-  const auto planned = plan((*harness)->problem(), device_, &variant(), {.no_workspace = true});
+  const reference::Shape shape = few_rows(first_head_dim(variant(), device_), 1100);
+  const Result<Plan> planned = plan_of(shape, {.no_workspace = true});
   EXPECT_EQ(planned.status().code(), StatusCode::kUnsupported);
   EXPECT_EQ(planned.status().message(),
             std::string(variant().name) +
@@ -127,12 +127,8 @@ TEST_P(SharedItems, AVariantThatNeedsAWorkspaceSaysSo) {
 
 TEST_P(SharedItems, AMissingWorkspaceIsAnError) {
   if (!ready_ || !shares()) return;
-  const auto data = case_data(few_rows(first_head_dim(variant(), device_), 1100), 81);
-  reference::CheckOptions check;
-  check.lse = false;
-  const auto harness = reference::Harness::make(*data, device_, check);
-  ASSERT_TRUE(harness.ok()) << harness.status().message();
-  const auto planned = plan((*harness)->problem(), device_, &variant());
+  const reference::Shape shape = few_rows(first_head_dim(variant(), device_), 1100);
+  const Result<Plan> planned = plan_of(shape, {});
   ASSERT_TRUE(planned.ok()) << planned.status().message();
   const Status status = forward(*planned, nullptr, nullptr);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
