@@ -7,7 +7,7 @@
 // have static constexpr bool kOnlySm90a = true: code for every architecture but sm_90a is a trap.
 // And static constexpr int kClusterBlocks (gpu/cluster.hpp). K
 // must not be a template over a non-type argument of class type: nvcc's host stub does not compile
-// then. Use a tag type.
+// then. Use a tag type. static constexpr bool kStartsEarly = true: gpu/dependent_launch.hpp.
 #pragma once
 
 #include <vector_types.h>
@@ -36,6 +36,16 @@ consteval int cluster_blocks() {
     return K::kClusterBlocks;
   } else {
     return 1;
+  }
+}
+
+/// Whether K may start before the kernel before it has ended.
+template <class K>
+consteval bool starts_early() {
+  if constexpr (requires { K::kStartsEarly; }) {
+    return K::kStartsEarly;
+  } else {
+    return false;
   }
 }
 
@@ -83,6 +93,20 @@ __global__ void __launch_bounds__(K::kThreads, K::kMinBlocks)
 #endif
 }
 
+/// Whether the code of K that this device runs knows how to wait for earlier kernels: code for an
+/// older architecture, compiled again by the driver, does not.
+template <class K>
+fp8_sdpa::Status can_start_early(bool& can) {
+  constexpr int kFirstSmVersion = 90;
+  can = starts_early<K>();
+  if constexpr (starts_early<K>() && min_sm_version<K>() < kFirstSmVersion) {
+    cudaFuncAttributes attributes;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, kernel_entry<K>));
+    can = attributes.ptxVersion >= kFirstSmVersion;
+  }
+  return {};
+}
+
 #endif
 
 /// Runs K over `grid` with sizeof(K::Shared) bytes of dynamic shared memory. On the device it
@@ -101,22 +125,26 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
     FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
         kernel_entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
   }
-  if constexpr (cluster_blocks<K>() == 1) {
-    kernel_entry<K><<<grid, K::kThreads, kSharedBytes, queue.stream>>>(params);
-  } else {
-    cudaLaunchAttribute cluster{};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {cluster_blocks<K>(), 1, 1};
-    cudaLaunchConfig_t config{};
-    config.gridDim = grid;
-    config.blockDim = dim3(K::kThreads);
-    config.dynamicSmemBytes = kSharedBytes;
-    config.stream = queue.stream;
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaLaunchKernelEx(&config, kernel_entry<K>, params));
+  bool early = false;
+  if (fp8_sdpa::Status s = can_start_early<K>(early); !s.ok()) return s;
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (cluster_blocks<K>() > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {cluster_blocks<K>(), 1, 1};
   }
-  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaGetLastError());
+  if (early) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = dim3(K::kThreads);
+  config.dynamicSmemBytes = kSharedBytes;
+  config.stream = queue.stream;
+  config.attrs = attributes;
+  config.numAttrs = count;
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaLaunchKernelEx(&config, kernel_entry<K>, params));
   return {};
 #else
   const host::Launch request{
@@ -124,6 +152,7 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
       .threads = K::kThreads,
       .min_blocks = K::kMinBlocks,
       .cluster_blocks = cluster_blocks<K>(),
+      .starts_early = starts_early<K>(),
       .shared_bytes = sizeof(Shared),
       .shared_alignment = kSharedAlignment,
       .entry =
@@ -135,6 +164,27 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
   };
   return host::run_grid(request,
                         queue.executor != nullptr ? *queue.executor : fp8_sdpa::ExecutorOptions{});
+#endif
+}
+
+/// Runs First, then Second, which starts early. On the host executor that is as early as it can be:
+/// First runs when Second waits for it.
+template <class First, class Second>
+fp8_sdpa::Status launch_both(dim3 first_grid, const typename First::Params& first_params,
+                             dim3 second_grid, const typename Second::Params& second_params,
+                             const Queue& queue) {
+  static_assert(starts_early<Second>());
+#if GPU_ON_DEVICE
+  if (fp8_sdpa::Status s = launch<First>(first_grid, first_params, queue); !s.ok()) return s;
+  return launch<Second>(second_grid, second_params, queue);
+#else
+  fp8_sdpa::Status first;
+  fp8_sdpa::ExecutorOptions options =
+      queue.executor != nullptr ? *queue.executor : fp8_sdpa::ExecutorOptions{};
+  options.earlier_kernels = [&] { first = launch<First>(first_grid, first_params, queue); };
+  const fp8_sdpa::Status second =
+      launch<Second>(second_grid, second_params, Queue{queue.stream, &options});
+  return first.ok() ? second : first;
 #endif
 }
 

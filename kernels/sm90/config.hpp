@@ -44,6 +44,9 @@ struct Config {
   /// Weights that are made without the MUFU, by chords (softmax.cuh), with ones_column: bit i is
   /// for the i-th word of four that a lane packs.
   std::uint16_t chords = 0;
+  /// Each of the three warps that transpose V has tiles of its own: half the instructions at
+  /// head_dim 64, where a warp has little to do of a tile.
+  bool warp_per_tile = false;
   /// V is turned into tiles of V^T by a kernel of its own before this one, once, and not by every
   /// block that wants them: prepare_values.cuh. It takes a workspace, and memory's time for V.
   bool prepared_values = false;
@@ -112,12 +115,13 @@ struct sm90_serial_ones {
   static constexpr Config config(int head_dim) {
     if (head_dim == 64) {
       return {.row_groups = 4,
-              .tile_n = 96,
-              .stages = 8,
+              .tile_n = 128,
+              .stages = 4,
               .masks_apart = true,
               .integer_max = true,
               .ones_column = true,
-              .chords = 0x000C};
+              .chords = 0x0F3C,
+              .warp_per_tile = true};
     }
     return {.row_groups = 2,
             .tile_n = 128,
@@ -137,7 +141,8 @@ struct sm90_prepared {
   static constexpr Config config(int head_dim) {
     Config config = sm90_serial_ones::config(head_dim);
     config.prepared_values = true;
-    if (head_dim == 64) config.chords = 0x0F3C;
+    config.warp_per_tile = false;
+    config.chords = head_dim == 64 ? 0x3030 : 0x0C0C;
     return config;
   }
 };
@@ -231,10 +236,12 @@ struct sm90_split2_ones {
   static constexpr Config config(int /*head_dim*/) {
     return {.row_groups = 2,
             .key_groups = 2,
-            .tile_n = 96,
-            .stages = 8,
+            .tile_n = 128,
+            .stages = 4,
             .integer_max = true,
-            .ones_column = true};
+            .ones_column = true,
+            .chords = 0x0FF0,
+            .warp_per_tile = true};
   }
 };
 

@@ -69,10 +69,16 @@ struct Consumer {
         warp(gpu::shfl(gpu::warp_idx() % kWarpgroupWarps, 0)),
         operands(shared, row_group) {}
 
+  /// What makes an item's scores exponents of 2.
+  GPU_FN float scale_of(const Work& work) const {
+    return p.descale_q[work.batch * p.heads_q.value + work.head] *
+           p.descale_k[work.batch * p.heads_kv + work.kv_head] * p.softmax_scale_log2;
+  }
+
   /// O, m and l of this warpgroup's rows over its tiles; `tiles_before` are those of earlier items.
   /// Returns the tiles up to the next one.
-  GPU_FN unsigned run(const Work& work, unsigned tiles_before, Outputs& o) {
-    begin(work, tiles_before);
+  GPU_FN unsigned run(const Work& work, float scale, unsigned tiles_before, Outputs& o) {
+    begin(work, scale, tiles_before);
 #pragma unroll
     for (int i = 0; i < T::kOutputRegisters; ++i) o[i] = 0.0F;
     if (tile >= 0) {
@@ -112,7 +118,7 @@ struct Consumer {
   }
 
   /// The place of this warpgroup in the item; tiles that none of its rows sees are passed over.
-  GPU_FN void begin(const Work& work, unsigned tiles_before) {
+  GPU_FN void begin(const Work& work, float scale, unsigned tiles_before) {
     const int first_row = work.first_row + row_group * kWarpgroupRows;
     const int first_key = work.first_tile * T::kTileN;
     const int last = first_row + kWarpgroupRows - 1;
@@ -121,8 +127,6 @@ struct Consumer {
     const int common = key_limit(p, first_row) - first_key;
     unmasked = common < 0 ? 0 : common / T::kTileN;
     rows = Rows{};
-    const float scale = p.descale_q[work.batch * p.heads_q.value + work.head] *
-                        p.descale_k[work.batch * p.heads_kv + work.kv_head] * p.softmax_scale_log2;
     rows.scale = scale < 0.0F ? -scale : scale;
     if (scale < 0.0F) unmasked = kNegated;
     position = tiles_before + key_group;
@@ -187,7 +191,8 @@ struct Consumer {
   GPU_FN void find_keys_left(int at_tile, int (&left)[2]) const {
     const Work work = locate<T>(p, piece_of<T>(p, pinned(step)));
     const int lane = gpu::lane_idx();
-    const int row = work.first_row + row_group * kWarpgroupRows + warp * 16 + lane / 4;
+    const int row = work.first_row + row_group * kWarpgroupRows +
+                    gpu::warp_idx() % kWarpgroupWarps * 16 + lane / 4;
     const int first_key = (work.first_tile + at_tile) * T::kTileN + lane % 4 * 2;
 #pragma unroll
     for (int h = 0; h < 2; ++h) left[h] = key_limit(p, row + 8 * h) - first_key;

@@ -62,6 +62,8 @@ struct Epilogue {
   int row_group, key_group;
 
   GPU_FN void run(const Piece& piece, Rows& rows, Outputs& o) const {
+    const Work work = locate<T>(p, piece);
+    const float v_descale = p.descale_v[work.batch * p.heads_kv + work.kv_head];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if constexpr (T::kConfig.ones_column) {
@@ -82,9 +84,8 @@ struct Epilogue {
     if constexpr (T::kMaySplit) {
       if (!merge_parts(piece, rows, share)) return;
     }
-    const Work work = locate<T>(p, piece);
     RowResults results;
-    finish_rows(rows, p.descale_v[work.batch * p.heads_kv + work.kv_head], results);
+    finish_rows(rows, v_descale, results);
     if (p.output == Dtype::kBFloat16) {
       store<Dtype::kBFloat16>(work, results, share);
     } else {
@@ -94,6 +95,11 @@ struct Epilogue {
   }
 
  private:
+  using Four = typename Partials<T, true>::Four;
+  GPU_FN static Four four_from(const float* x) {
+    return {{x[0], x[1], x[2], x[3]}};
+  }
+
   /// Which of those that share the rows this is: each writes columns of its own.
   GPU_FN int sharer() const {
     if constexpr (T::kClusterBlocks > 1) {
@@ -111,8 +117,8 @@ struct Epilogue {
     const bool first = rank == 0;
     auto& parts = sm.partials;
 #pragma unroll
-    for (int i = 0; i < kShare; ++i) {
-      parts.o[row_group][i][thread] = first ? o[kShare + i] : o[i];
+    for (int i = 0; i < kShare; i += 4) {
+      parts.o[row_group][i / 4][thread] = first ? four_from(&o[kShare + i]) : four_from(&o[i]);
     }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -139,8 +145,9 @@ struct Epilogue {
 #pragma unroll
     for (int i = 0; i < kShare; ++i) {
       const float own = first ? o[i] : o[kShare + i];
-      share[i] = gpu::fma(other_weight[i / 2 % 2], other(parts.o[row_group][i][thread]),
-                          own_weight[i / 2 % 2] * own);
+      share[i] =
+          gpu::fma(other_weight[i / 2 % 2], other(parts.o[row_group][i / 4][thread].x[i % 4]),
+                   own_weight[i / 2 % 2] * own);
     }
     gpu::cluster_arrive();
   }
@@ -156,7 +163,9 @@ struct Epilogue {
     for (int g = 0; g < T::kKeyGroups; ++g) {
       if (g == key_group) continue;
 #pragma unroll
-      for (int i = g * kShare; i < (g + 1) * kShare; ++i) parts.o[own][i][thread] = o[i];
+      for (int i = g * kShare; i < (g + 1) * kShare; i += 4) {
+        parts.o[own][i / 4][thread] = four_from(&o[i]);
+      }
     }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -187,9 +196,13 @@ struct Epilogue {
     for (int g = 0; g < T::kKeyGroups; ++g) {
       const auto& part = parts.o[g * T::kRowGroups + row_group];
 #pragma unroll
-      for (int i = 0; i < kShare; ++i) {
-        const float x = g == key_group ? o[g * kShare + i] : part[key_group * kShare + i][thread];
-        share[i] = gpu::fma(weight[g][i / 2 % 2], x, share[i]);
+      for (int i = 0; i < kShare; i += 4) {
+        const Four x = g == key_group ? four_from(&o[g * kShare + i])
+                                      : part[(key_group * kShare + i) / 4][thread];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          share[i + j] = gpu::fma(weight[g][(i + j) / 2 % 2], x.x[j], share[i + j]);
+        }
       }
     }
     gpu::named_barrier_sync(barrier, kThreads);  // the next item may overwrite

@@ -34,6 +34,7 @@ struct Kernel {
   static constexpr int kClusterBlocks = T::kClusterBlocks;
   static constexpr int kMinSmVersion = sm90::kMinSmVersion;
   static constexpr bool kOnlySm90a = true;
+  static constexpr bool kStartsEarly = true;
   static constexpr RegisterShares kRegisters = register_shares(T::kConfig);
 
   static constexpr std::size_t kSharedLimit = 227 * 1024;  // that a block may opt in to
@@ -48,6 +49,7 @@ struct Kernel {
       produce(p, sm);
     } else {
       gpu::setmaxnreg_inc<kRegisters.consumer>();
+      gpu::wait_for_earlier_kernels();
       consume(p, sm, warpgroup - 1);
     }
   }
@@ -62,12 +64,13 @@ struct Kernel {
     const int warp = gpu::shfl(static_cast<int>(thread[0]) / gpu::kWarpSize, 0);
     if (thread[0] % gpu::kWarpSize == 0) {
       if (warp < kWarpgroupWarps) {
-        initialise_barriers(sm, warp);
+        initialise_barriers(p, sm, warp);
         gpu::fence_mbarrier_init();
       } else if (warp == kWarpgroupWarps) {
         gpu::prefetch_tensor_map(p.q);
         gpu::prefetch_tensor_map(p.k);
         gpu::prefetch_tensor_map(p.v);
+        for (bool& none : sm.no_tile) none = false;
         sm.zero = 0.0F;
       }
     }
@@ -78,22 +81,23 @@ struct Kernel {
     gpu::sync_block();
   }
 
-  GPU_FN static void initialise_barriers(Shared& sm, int warp) {
+  GPU_FN static void initialise_barriers(const Params& p, Shared& sm, int warp) {
     constexpr int kWarps = kWarpgroupWarps;
+    const int transposers = T::kConfig.warp_per_tile && !p.v_transposed ? 1 : T::kTransposers;
 #pragma unroll
     for (int i = 0; i < T::kStages; i += kWarps) {
       const int stage = i + warp;
       if (stage >= T::kStages) break;
       gpu::mbarrier_init(sm.key_full[stage], 1);
       gpu::mbarrier_init(sm.key_empty[stage], kWarps * T::kRowGroups);
-      gpu::mbarrier_init(sm.value_full[stage], T::kConfig.prepared_values ? 1 : T::kTransposers);
+      gpu::mbarrier_init(sm.value_full[stage], T::kConfig.prepared_values ? 1 : transposers);
       gpu::mbarrier_init(sm.value_empty[stage], kWarps * T::kRowGroups);
     }
 #pragma unroll
     for (int i = 0; i < Shared::kLandingsFull; i += kWarps) {
       if (i + warp < Shared::kLandingsFull) gpu::mbarrier_init(sm.landing_full[i + warp], 1);
     }
-    if (warp < Shared::kLandings) gpu::mbarrier_init(sm.landing_empty[warp], T::kTransposers);
+    if (warp < Shared::kLandings) gpu::mbarrier_init(sm.landing_empty[warp], transposers);
     if (warp < T::kQueryStages) gpu::mbarrier_init(sm.query_full[warp], 1);
     if constexpr (T::kConfig.exp_turns) {
       for (auto& group : sm.turn) gpu::mbarrier_init(group[warp], 1);
@@ -103,7 +107,10 @@ struct Kernel {
   GPU_FN static void produce(const Params& p, Shared& sm) {
     const int warp = gpu::warp_idx();
     if (warp == 0) {
-      if (gpu::lane_idx() == 0) Loader<T>{p, sm}.run();
+      if (gpu::lane_idx() == 0) {
+        gpu::let_next_kernel_start();
+        Loader<T>{p, sm}.run();
+      }
     } else if constexpr (!T::kConfig.prepared_values) {
       Transposer<T>{p, sm, warp - 1}.run();
     }
@@ -118,6 +125,7 @@ struct Kernel {
       typename Consumer<T>::Outputs o;
       const Work work = locate<T>(p, piece);
       consumer.step = step;
+      const float scale = consumer.scale_of(work);  // on its way while Q is
       if (work.tiles > 0) {
         // A warpgroup without tiles does not wait: Q of a later item may be there already.
         consumer.query_slot = slot_of<T::kQueryStages>(items_before);
@@ -127,7 +135,7 @@ struct Kernel {
         }
         ++items_before;
       }
-      tiles_before = consumer.run(work, tiles_before, o);
+      tiles_before = consumer.run(work, scale, tiles_before, o);
       // Found again rather than kept: the loop over keys has no register to spare.
       epilogue.run(piece_of<T>(p, pinned(consumer.step)), consumer.rows, o);
     });

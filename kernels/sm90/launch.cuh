@@ -183,29 +183,33 @@ void plan_values(const Problem& p, Prepared& prepared, std::size_t& workspace_by
                                                  p.heads_kv * sizeof(typename Shared<T>::Values);
 }
 
-/// Launches the kernel that turns V.
-template <class K>
-Status launch_values(const Prepared& prepared, const Params& params, const gpu::Queue& queue) {
+/// What the kernel that turns V is told.
+template <class T>
+ValueParams value_params(const Params& params) {
   ValueParams values{};
   values.v = params.v;
   values.steps = params.v_steps;
-  values.tiles = attention::divisor((params.seq_kv + K::T::kTileN - 1) / K::T::kTileN);
+  values.tiles = attention::divisor((params.seq_kv + T::kTileN - 1) / T::kTileN);
   values.heads_kv = attention::divisor(params.heads_kv);
   values.seq_kv = params.seq_kv;
   values.transposed = params.v_transposed;
   values.values = params.values;
-  const dim3 grid(static_cast<unsigned>(values.tiles.value * prepared.kv_heads * K::kParts));
-  return gpu::launch<K>(grid, values, queue);
+  return values;
 }
 
 template <class Tag, int kHeadDim, int kTerms>
 Status launch_kernels(const Prepared& prepared, const Params& params, const gpu::Queue& queue) {
   using K = Kernel<Tag, kHeadDim, kTerms>;
+  const dim3 grid(static_cast<unsigned>(prepared.blocks));
   if constexpr (K::T::kConfig.prepared_values) {
     using Values = PrepareValues<Tag, kHeadDim, kTerms>;
-    if (Status s = launch_values<Values>(prepared, params, queue); !s.ok()) return s;
+    const ValueParams values = value_params<typename K::T>(params);
+    const dim3 value_grid(
+        static_cast<unsigned>(values.tiles.value * prepared.kv_heads * Values::kParts));
+    return gpu::launch_both<Values, K>(value_grid, values, grid, params, queue);
+  } else {
+    return gpu::launch<K>(grid, params, queue);
   }
-  return gpu::launch<K>(dim3(static_cast<unsigned>(prepared.blocks)), params, queue);
 }
 
 }  // namespace GPU_BACKEND

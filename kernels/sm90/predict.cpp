@@ -7,8 +7,8 @@
 // graph, (B, H, S, D) in microseconds, (1, 1, 32, 64) 4.5, (1, 8, 512, 64) 7.7 with 64 rows an item
 // and no less with the causal mask, (1, 8, 2048, 64) 19.6 and 20.6 with 128, 23.2 by a cluster.
 // Rates of variants with a column of ones at head dims 128 and 256, and of turns there, are of
-// version 5 (version_5/step_6 and step_8 in the same folder), with chords or V turned before of
-// version 6 (version_6/step_5).
+// version 5 (version_5/step_6 and step_8 in the same folder), with V turned before at 256 of
+// version 6 (version_6/step_5), with chords at 64 of version 7 (version_7/step_3).
 #include <algorithm>
 #include <cstdint>
 
@@ -19,7 +19,7 @@
 namespace fp8_sdpa::sm90 {
 namespace {
 
-constexpr double kLaunchUs = 3.6;
+constexpr double kLaunchUs = 3.2;
 constexpr double kMergeUs = 1.3;    // of warpgroups that share rows, once an item
 constexpr double kClusterUs = 4.0;  // what a cluster's launch and its merge take besides
 constexpr double kTailUs = 2.0;     // parts of a tail: written, counted, merged
@@ -37,8 +37,8 @@ double scores_per_us(const Config& config, int head_dim) {
   const bool overlap = config.pipeline == Pipeline::kOverlap;
   switch (head_dim) {
     case 64:
-      if (config.prepared_values) return 22200.0;
-      if (config.chords != 0) return 21700.0;  // at 4k keys; 20700 at 16k (step_6)
+      if (config.prepared_values) return 23000.0;
+      if (config.chords != 0) return 22500.0;
       if (config.ones_column) return config.exp_turns ? 19600.0 : 20000.0;
       return overlap ? 15500.0 : config.exp_turns ? 16000.0 : 17500.0;
     case 128:

@@ -36,6 +36,7 @@ struct PrepareValues {
   static constexpr int kMinBlocks = 1;
   static constexpr int kMinSmVersion = sm90::kMinSmVersion;
   static constexpr bool kOnlySm90a = true;
+  static constexpr bool kStartsEarly = true;
 
   struct Shared {
     Keys landing;
@@ -56,6 +57,10 @@ struct PrepareValues {
       gpu::mbarrier_init(sm.full, 1);
       gpu::fence_mbarrier_init();
       sm.zero = 0.0F;
+    }
+    gpu::wait_for_earlier_kernels();
+    gpu::let_next_kernel_start();
+    if (thread == 0) {
       load(p, sm, place(p.steps, head, batch), tile * T::kTileN, part * kDims);
     }
     write_ones<kDims>(sm.part, thread, kThreads);

@@ -12,19 +12,21 @@ namespace fp8_sdpa::sm90 {
 /// The thread that issues all loads, in the order in which consumers want them.
 template <class T>
 struct Loader {
-  static constexpr int kLandings = Shared<T>::kLandings;
   const Params& p;
   Shared<T>& sm;
-  unsigned tiles_before = 0;  ///< of earlier items
-  unsigned items_before = 0;  ///< with keys
-  unsigned item_start = 0;    ///< tiles before the last of those
+  unsigned tiles_before = 0;                     ///< of earlier items
+  unsigned items_before = 0;                     ///< with keys
+  unsigned item_start = 0;                       ///< tiles before the last of those
+  RingPlace<Shared<T>::kLandings> landing = {};  ///< of the next tile of V
 
   GPU_FN void run() {
     for_each_piece<T>(p, [this](int, const Piece& piece) { load(locate<T>(p, piece)); });
+    if constexpr (!T::kConfig.prepared_values) stop_transposers();
   }
 
  private:
   GPU_FN void load(const Work& work) {
+    gpu::wait_for_earlier_kernels();
     if (work.tiles == 0) return;
     load_queries(work);
     const MapPlace k_at = place(p.k_steps, work.kv_head, work.batch);
@@ -65,10 +67,29 @@ struct Loader {
     }
   }
   GPU_FN void load_values(int tile, const MapPlace& at) {
-    const int landing = slot_of<kLandings>(tiles_before);
-    gpu::mbarrier_wait(sm.landing_empty[landing], empty_parity<kLandings>(tiles_before));
-    gpu::mbarrier_arrive_expect_tx(sm.landing_full[landing], sizeof(sm.landing[0]));
-    load_rows(sm.landing[landing], p.v, sm.landing_full[landing], tile * T::kTileN, at);
+    gpu::MBarrier& full = sm.landing_full[landing.slot];
+    gpu::mbarrier_wait(sm.landing_empty[landing.slot], landing.full_parity ^ 1);
+    gpu::mbarrier_arrive_expect_tx(full, sizeof(sm.landing[0]));
+    load_rows(sm.landing[landing.slot], p.v, full, tile * T::kTileN, at);
+    landing.next();
+  }
+  /// In place of a tile, word that there is no other: to each of those that wait for one.
+  GPU_FN void stop_transposers() {
+    if (p.v_transposed) {
+      const int slot = slot_of<T::kStages>(tiles_before);
+      gpu::mbarrier_wait(sm.value_empty[slot], empty_parity<T::kStages>(tiles_before));
+      stop(slot);
+      return;
+    }
+    constexpr int kWaiting = T::kConfig.warp_per_tile ? T::kTransposers : 1;
+    for (int i = 0; i < kWaiting; ++i, landing.next()) {
+      gpu::mbarrier_wait(sm.landing_empty[landing.slot], landing.full_parity ^ 1);
+      stop(landing.slot);
+    }
+  }
+  GPU_FN void stop(int slot) {
+    sm.no_tile[slot] = true;
+    gpu::mbarrier_arrive(sm.landing_full[slot]);
   }
   GPU_FN void load_prepared(const Work& work, int tile) {
     using Values = typename Shared<T>::Values;
@@ -89,55 +110,66 @@ struct Loader {
   }
 };
 
-/// A warp that brings V into its place; `warp` counts the transposers.
+/// A warp that brings V into its place; `warp` counts the transposers. It has a part of each tile,
+/// or, with warp_per_tile, every third tile, in a landing buffer of its own.
 template <class T>
 struct Transposer {
-  static constexpr int kLandings = Shared<T>::kLandings;
+  static constexpr bool kAlone = T::kConfig.warp_per_tile;
   const Params& p;
   Shared<T>& sm;
   int warp;
   unsigned position = 0;
+  int landing_parity = 0;  ///< with warp_per_tile
 
   GPU_FN void run() {
-    for_each_piece<T>(p, [this](int, const Piece& piece) {
-      const unsigned end = position + static_cast<unsigned>(locate<T>(p, piece).tiles);
-      for (; position != end; ++position) {
-        if (p.v_transposed) {
-          rearrange_in_place();
-        } else {
-          transpose_tile();
-        }
-      }
-    });
+    if (p.v_transposed) {
+      while (rearrange_in_place()) ++position;
+    } else {
+      if (kAlone) position = static_cast<unsigned>(warp);
+      while (transpose_tile()) position += kAlone ? T::kTransposers : 1;
+    }
   }
 
  private:
   // With three consumer warpgroups or more, a producer has no registers for two.
   static constexpr int kTogether = T::kTileN % 64 == 0 && T::kConsumers < 3 ? 2 : 1;
+  template <int kWarps>
   using Turner =
-      ValueTurner<typename Shared<T>::Keys, typename Shared<T>::Values, kTogether, T::kTransposers>;
+      ValueTurner<typename Shared<T>::Keys, typename Shared<T>::Values, kTogether, kWarps>;
 
-  GPU_FN Turner turner() const { return {sm.zero, warp}; }
-  GPU_FN void transpose_tile() {
+  /// False: there was none left. A warp alone sees every third use of a slot of `values`: that the
+  /// tile has landed tells it that all uses of the slot but the last are over.
+  GPU_FN bool transpose_tile() {
     const int slot = slot_of<T::kStages>(position);
-    const int landing = slot_of<kLandings>(position);
+    int landing = warp;
+    int parity = landing_parity;
+    if constexpr (!kAlone) {
+      landing = slot_of<Shared<T>::kLandings>(position);
+      parity = full_parity<Shared<T>::kLandings>(position);
+    }
+    landing_parity ^= 1;
+    gpu::mbarrier_wait(sm.landing_full[landing], parity);
+    if (sm.no_tile[landing]) return false;
     gpu::mbarrier_wait(sm.value_empty[slot], empty_parity<T::kStages>(position));
-    gpu::mbarrier_wait(sm.landing_full[landing], full_parity<kLandings>(position));
-    turner().transpose(sm.landing[landing], sm.values[slot]);
+    const Turner<kAlone ? 1 : T::kTransposers> turner{sm.zero, kAlone ? 0 : warp};
+    turner.transpose(sm.landing[landing], sm.values[slot]);
     gpu::fence_proxy_async();
     gpu::sync_warp();
     if (gpu::lane_idx() == 0) {
       gpu::mbarrier_arrive(sm.value_full[slot]);
       gpu::mbarrier_arrive(sm.landing_empty[landing]);
     }
+    return true;
   }
-  GPU_FN void rearrange_in_place() {
+  GPU_FN bool rearrange_in_place() {
     const int slot = slot_of<T::kStages>(position);
     gpu::mbarrier_wait(sm.landing_full[slot], full_parity<T::kStages>(position));
-    turner().interleave(sm.values[slot]);
+    if (sm.no_tile[slot]) return false;
+    Turner<T::kTransposers>{sm.zero, warp}.interleave(sm.values[slot]);
     gpu::fence_proxy_async();
     gpu::sync_warp();
     if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.value_full[slot]);
+    return true;
   }
 };
 

@@ -87,7 +87,8 @@ struct Traits {
   /// A multiple of 8 rows that V^T has more than the head dim; the last P V multiply has them.
   static constexpr int kExtraRows = kConfig.ones_column ? 8 : 0;
 
-  /// Warps of the producer warpgroup that bring V into its place; one issues TMA.
+  /// Warps of the producer warpgroup that bring V into its place, and those at one tile; the other
+  /// warp issues TMA.
   static constexpr int kTransposers = 3;
 
   static_assert((kStages & (kStages - 1)) == 0 && kStages <= gpu::kWarpSize);
@@ -106,7 +107,10 @@ struct Traits {
 /// O that the other one writes.
 template <class T, bool = (T::kSharers > 1)>
 struct Partials {
-  float o[T::kConsumers][T::kOutputRegisters / T::kClusterBlocks][kWarpgroupThreads];
+  struct alignas(16) Four {
+    float x[4];
+  };
+  Four o[T::kConsumers][T::kOutputRegisters / T::kClusterBlocks / 4][kWarpgroupThreads];
   float max[T::kConsumers][2][kWarpgroupThreads];
   float sum[T::kConsumers][2][kWarpgroupThreads];
 };
@@ -122,8 +126,8 @@ struct Partials<T, false> {};
 ///   key_empty[s]  | warps of one key group's consumers   | nobody reads it any more; that of an
 ///                 |                                      | item's last tiles: nor its Q
 ///   landing_full  | 1 + bytes: the loader                | V of a tile has landed
-///   landing_empty | the transposers' warps               | it has been transposed
-///   value_full[s] | the transposers' warps; with         | V^T of a tile is there
+///   landing_empty | the warps at the tile                | it has been transposed
+///   value_full[s] | the warps at the tile; with          | V^T of a tile is there
 ///                 | prepared_values 1 + bytes            |
 ///   value_empty[s]| warps of one key group's consumers   | nobody reads it any more
 ///   turn[g][w]    | warp w of the row group before g     | its exponentials are under way
@@ -132,7 +136,7 @@ struct Shared {
   using Queries = Tile<T::kTileM, T::kHeadDim>;
   using Keys = Tile<T::kTileN, T::kHeadDim>;
   using Values = Tile<T::kHeadDim + T::kExtraRows, T::kTileN>;
-  static constexpr int kLandings = 2;
+  static constexpr int kLandings = T::kConfig.warp_per_tile ? T::kTransposers : 2;
   /// A transposed V lands where it stays: then its barriers count the stages of `values`.
   static constexpr int kLandingsFull = T::kStages < kLandings ? kLandings : T::kStages;
 
@@ -147,7 +151,8 @@ struct Shared {
   gpu::MBarrier value_full[T::kStages], value_empty[T::kStages];
   gpu::MBarrier landing_full[kLandingsFull];
   gpu::MBarrier landing_empty[kLandings];
-  float zero;  ///< 0
+  bool no_tile[kLandingsFull];  ///< whether landing_full says that no tile is left
+  float zero;                   ///< 0
   gpu::MBarrier turn[T::kConfig.exp_turns ? T::kRowGroups : 1][kWarpgroupWarps];
 };
 
@@ -177,5 +182,18 @@ template <int kSlots>
 GPU_FN int empty_parity(unsigned position) {
   return full_parity<kSlots>(position) ^ 1;
 }
+
+/// The same for a ring of any size, which is gone through place by place.
+template <int kSlots>
+struct RingPlace {
+  int slot = 0;
+  int full_parity = 0;
+
+  GPU_FN void next() {
+    if (++slot < kSlots) return;
+    slot = 0;
+    full_parity ^= 1;
+  }
+};
 
 }  // namespace fp8_sdpa::sm90

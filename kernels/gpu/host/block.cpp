@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "gpu/host/async_units.hpp"
+#include "gpu/host/earlier_kernels.hpp"
 #include "gpu/host/report.hpp"
 #include "gpu/host/sanitizers.hpp"
 
@@ -53,10 +54,12 @@ Block::Block() : async_(std::make_unique<AsyncUnits>()) {}
 Block::~Block() = default;
 
 void Block::start(const Launch& launch, const fp8_sdpa::ExecutorOptions& options, uint3 index,
-                  Cluster& cluster) {
+                  Cluster& cluster, EarlierKernels& earlier) {
   launch_ = launch;
   options_ = options;
   cluster_ = &cluster;
+  earlier_ = &earlier;
+  has_waited_ = false;
   prepare(index);
 }
 
@@ -139,6 +142,9 @@ void Block::finish() {
   set_current_lane(nullptr);
   for (int t = 0; t < launch_.threads; ++t) fibers_[t]->stores.write_all();
   if (error_.empty()) error_ = async_->unfinished();
+  if (error_.empty() && launch_.starts_early && !has_waited_) {
+    error_ = "the block ended and never waited for earlier kernels";
+  }
   if (const std::size_t bytes = shared_.overrun(); error_.empty() && bytes > 0) {
     error_ = "the block wrote " + std::to_string(bytes) + " bytes past the end of its " +
              std::to_string(shared_.size()) + " bytes of shared memory";
@@ -251,6 +257,11 @@ void Block::leave(Fiber& me) {
 void Block::wait(Fiber& me) {
   leave(me);
   if (cancelled_) throw Cancelled();
+}
+
+void Block::wait_for_earlier_kernels() {
+  earlier_->wait();
+  has_waited_ = true;
 }
 
 void Block::preempt(Fiber& me) {

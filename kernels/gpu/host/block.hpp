@@ -33,6 +33,7 @@ inline constexpr int kMaxThreads = 1024;
 inline constexpr int kMaxWarps = kMaxThreads / kLanesPerWarp;
 
 class Block;
+class EarlierKernels;
 struct AsyncUnits;
 
 /// An error that the kernel made, on its way out of the kernel.
@@ -121,7 +122,7 @@ class Block {
 
   /// Makes block `index` of the launch ready, one of `cluster`. Throws std::bad_alloc.
   void start(const Launch& launch, const fp8_sdpa::ExecutorOptions& options, uint3 index,
-             Cluster& cluster);
+             Cluster& cluster, EarlierKernels& earlier);
   /// Runs threads until none of this block is ready. False if none was.
   bool resume();
   /// After the last resume(): empty, or what the kernel did wrong. With `abandoned`, another block
@@ -138,6 +139,7 @@ class Block {
   void barrier(Fiber& me, const Operation& operation, bool wait_for_it);
   /// Waits for the whole warp, and has `action` applied to all lanes' arguments once.
   void collective(Fiber& me, const Operation& operation, WarpAction action, void* argument);
+  void wait_for_earlier_kernels();
   /// Lets another thread run, if the schedule is an adversary.
   void preempt(Fiber& me);
 
@@ -196,6 +198,8 @@ class Block {
   Random random_;
   SharedMemory shared_;
   Cluster* cluster_ = nullptr;
+  EarlierKernels* earlier_ = nullptr;
+  bool has_waited_ = false;  ///< for earlier kernels
   std::unique_ptr<AsyncUnits> async_;
   int live_ = 0;  ///< threads that have not exited
   bool cancelled_ = false;

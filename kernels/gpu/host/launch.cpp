@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gpu/host/block.hpp"
+#include "gpu/host/earlier_kernels.hpp"
 #include "gpu/host/random.hpp"
 #include "gpu/host/report.hpp"
 #include "gpu/host/sanitizers.hpp"
@@ -129,9 +130,11 @@ class GridRun {
         options_(options),
         per_cluster_(static_cast<std::uint64_t>(launch.cluster_blocks)),
         blocks_(std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z),
-        order_(blocks_ / per_cluster_, options) {}
+        order_(blocks_ / per_cluster_, options),
+        earlier_(options.earlier_kernels) {}
 
   Status run() {
+    if (!launch_.starts_early) earlier_.wait();
     std::vector<std::thread> helpers;
     const std::uint64_t wanted = std::min<std::uint64_t>(os_threads(), blocks_ / per_cluster_);
     try {
@@ -186,7 +189,7 @@ class GridRun {
     for (const auto& block : blocks) members.push_back(block.get());
     cluster.reset(members, launch_.threads);
     for (std::uint64_t i = 0; i < per_cluster_; ++i) {
-      blocks[i]->start(launch_, options_, index_of(first + i), cluster);
+      blocks[i]->start(launch_, options_, index_of(first + i), cluster, earlier_);
     }
     bool failed = false;
     for (bool progress = true; progress && !failed;) {
@@ -226,6 +229,7 @@ class GridRun {
   const std::uint64_t per_cluster_;
   const std::uint64_t blocks_;
   const ClusterOrder order_;
+  EarlierKernels earlier_;
   std::atomic<std::uint64_t> next_{0};  ///< of the clusters, in their order
   std::mutex mutex_;
   std::uint64_t failed_block_ = std::numeric_limits<std::uint64_t>::max();
@@ -236,6 +240,10 @@ class GridRun {
 
 void fail_operand(const char* name, const char* what_is_wrong, Location loc) {
   fail(current_fiber(), {.name = name, .loc = loc}, what_is_wrong);
+}
+
+void wait_for_earlier_kernels() {
+  current_fiber().block.wait_for_earlier_kernels();
 }
 
 Status run_grid(const Launch& launch, const ExecutorOptions& options) {

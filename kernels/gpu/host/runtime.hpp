@@ -62,12 +62,16 @@ void wmma_mma(WmmaArguments& arguments, Location loc);
 /// Ends the kernel with an error: `name` was called at `loc` with an operand that is wrong.
 [[noreturn]] void fail_operand(const char* name, const char* what_is_wrong, Location loc);
 
+/// Runs ExecutorOptions::earlier_kernels, if no thread of the launch has.
+void wait_for_earlier_kernels();
+
 /// One launch, with the kernel's types erased.
 struct Launch {
   dim3 grid;
   int threads = 0;               ///< per block
   int min_blocks = 1;            ///< a multiprocessor holds at once, as __launch_bounds__ says
   int cluster_blocks = 1;        ///< neighbours along x
+  bool starts_early = false;     ///< before earlier kernels have ended
   std::size_t shared_bytes = 0;  ///< per block
   std::size_t shared_alignment = 1;
   void (*entry)(const void* params, void* shared) = nullptr;

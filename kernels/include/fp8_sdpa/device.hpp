@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "fp8_sdpa/status.hpp"
@@ -46,6 +47,10 @@ struct ExecutorOptions {
   bool poison_shared_memory = true;  ///< shared memory starts as 0xFF bytes: NaN in every format
   int os_threads = 0;                ///< OS threads that blocks are spread over; 0: one per core
   TensorCoreSums tensor_core_sums = TensorCoreSums::kHopper;
+  /// What earlier kernels on the stream do. A kernel that may start before they have ended starts
+  /// before they begin: this runs, once, when the first of its threads waits for them. For other
+  /// kernels, before they start.
+  std::function<void()> earlier_kernels = nullptr;
 };
 
 /// A place to run kernels, and its limits.

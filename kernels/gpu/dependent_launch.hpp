@@ -1,0 +1,44 @@
+// Kernels that start before the one before them on the stream has ended: PTX ISA, "griddepcontrol";
+// CUDA C++ Programming Guide, "Programmatic Dependent Launch and Synchronization". Without effect
+// before sm_90.
+//
+// What a kernel prepares for itself, barriers in shared memory and the like, then takes place while
+// earlier kernels are at their last blocks. A kernel with `static constexpr bool kStartsEarly =
+// true` (launch.hpp) is launched so, and must call wait_for_earlier_kernels() in each block, before
+// it touches any memory that an earlier kernel reads or writes.
+#pragma once
+
+#include "gpu/backend.hpp"
+#if !GPU_ON_DEVICE
+#include "gpu/host/runtime.hpp"
+#endif
+
+namespace gpu {
+inline namespace GPU_BACKEND {
+
+/// griddepcontrol.wait: until the kernels before this one have ended; what they wrote is visible to
+/// this thread then.
+GPU_FN void wait_for_earlier_kernels() {
+#if GPU_ON_DEVICE
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+#else
+  host::wait_for_earlier_kernels();
+#endif
+}
+
+/// griddepcontrol.launch_dependents: once a thread of every block has called it, or the block has
+/// exited, blocks of the next kernel may start, if that one starts early. To be called after
+/// wait_for_earlier_kernels(): then the next kernel knows, before it waits itself, that those
+/// before this one have ended.
+GPU_FN void let_next_kernel_start() {
+#if GPU_ON_DEVICE
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+#endif
+}
+
+}  // namespace GPU_BACKEND
+}  // namespace gpu
