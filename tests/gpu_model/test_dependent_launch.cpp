@@ -66,7 +66,7 @@ void expect_seen(const World& world, int before, int after) {
   }
 }
 
-TEST(DependentLaunch, EarlierKernelsRunOnceWhenTheFirstThreadWaits) {
+TEST(DependentLaunch, EarlierKernelsRunOnceWhenNobodyElseCan) {
   for (ExecutorOptions options : adversaries(2)) {
     World world;
     options.earlier_kernels = [&] { world.value += 10; };
@@ -76,6 +76,33 @@ TEST(DependentLaunch, EarlierKernelsRunOnceWhenTheFirstThreadWaits) {
     EXPECT_EQ(*std::min_element(std::begin(world.before), std::end(world.before)), 1);
     for (const auto& block : world.after) {
       for (const int seen : block) EXPECT_EQ(seen, 11);
+    }
+  }
+}
+
+struct OneWarpWaits {
+  struct Params {
+    World* world;
+  };
+  using Shared = NoShared;
+  static constexpr int kThreads = gpu_model::kThreads;
+  static constexpr int kMinBlocks = 1;
+  static constexpr bool kStartsEarly = true;
+  GPU_FN static void run(const Params& p, Shared& /*unused*/) {
+    if (gpu::warp_idx() == 0) gpu::wait_for_earlier_kernels();
+    p.world->after[0][gpu::thread_idx()] = p.world->value;
+  }
+};
+
+// A kernel that lets a thread read too early is seen to, whatever the schedule.
+TEST(DependentLaunch, WhoDoesNotWaitIsThereBefore) {
+  for (ExecutorOptions options : adversaries(4)) {
+    World world;
+    options.earlier_kernels = [&] { world.value += 10; };
+    const auto status = gpu::launch<OneWarpWaits>(dim3(1), {&world}, {.executor = &options});
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (int thread = 0; thread < kThreads; ++thread) {
+      EXPECT_EQ(world.after[0][thread], thread < 32 ? 11 : 1) << "thread " << thread;
     }
   }
 }

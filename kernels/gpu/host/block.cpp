@@ -60,6 +60,7 @@ void Block::start(const Launch& launch, const fp8_sdpa::ExecutorOptions& options
   cluster_ = &cluster;
   earlier_ = &earlier;
   has_waited_ = false;
+  waiting_for_earlier_.clear();
   prepare(index);
 }
 
@@ -249,9 +250,17 @@ void Block::land_loads() {
 void Block::leave(Fiber& me) {
   if (!async_->loads.empty()) land_loads();
   Fiber* next = error_.empty() ? ready_.pop() : nullptr;
+  if (next == nullptr && error_.empty()) next = end_waits_for_earlier();
   if (next == &me) return;
   set_current_lane(next);
   switch_context(me, next != nullptr ? static_cast<Context&>(*next) : os_thread_);
+}
+
+Fiber* Block::end_waits_for_earlier() {
+  const tsan::Quiet quiet;
+  for (Fiber* fiber : waiting_for_earlier_) ready_.push(fiber);
+  waiting_for_earlier_.clear();
+  return ready_.pop();
 }
 
 void Block::wait(Fiber& me) {
@@ -259,9 +268,16 @@ void Block::wait(Fiber& me) {
   if (cancelled_) throw Cancelled();
 }
 
-void Block::wait_for_earlier_kernels() {
-  earlier_->wait();
+void Block::wait_for_earlier_kernels(Fiber& me) {
   has_waited_ = true;
+  if (!earlier_->have_ended()) {
+    {
+      const tsan::Quiet quiet;
+      waiting_for_earlier_.push_back(&me);
+    }
+    wait(me);
+  }
+  earlier_->wait();
 }
 
 void Block::preempt(Fiber& me) {

@@ -139,7 +139,8 @@ class Block {
   void barrier(Fiber& me, const Operation& operation, bool wait_for_it);
   /// Waits for the whole warp, and has `action` applied to all lanes' arguments once.
   void collective(Fiber& me, const Operation& operation, WarpAction action, void* argument);
-  void wait_for_earlier_kernels();
+  /// Earlier kernels run as late as they may: when nobody else of the block can.
+  void wait_for_earlier_kernels(Fiber& me);
   /// Lets another thread run, if the schedule is an adversary.
   void preempt(Fiber& me);
 
@@ -182,6 +183,8 @@ class Block {
   bool count_warp(Fiber& me, const Operation& operation, bool wait_for_it);
   /// Suspends `me` until it is made ready and its turn comes.
   void wait(Fiber& me);
+  /// Makes those ready that wait for earlier kernels, and takes one. Null if there is none.
+  Fiber* end_waits_for_earlier();
   /// Suspends `me`; the next ready thread runs, or the OS thread if there is none.
   void leave(Fiber& me);
   void check_exit(Fiber& me);
@@ -200,6 +203,7 @@ class Block {
   Cluster* cluster_ = nullptr;
   EarlierKernels* earlier_ = nullptr;
   bool has_waited_ = false;  ///< for earlier kernels
+  std::vector<Fiber*> waiting_for_earlier_;
   std::unique_ptr<AsyncUnits> async_;
   int live_ = 0;  ///< threads that have not exited
   bool cancelled_ = false;

@@ -12,6 +12,8 @@ class EarlierKernels {
  public:
   explicit EarlierKernels(const std::function<void()>& kernels) : kernels_(kernels) {}
 
+  /// Or there are none.
+  bool have_ended() const { return !kernels_ || state_.load() == State::kEnded; }
   /// Returns when they have ended; runs them if nobody has. Orders what they did before what the
   /// caller does next, and nothing else. Throws what they throw.
   void wait();

@@ -243,7 +243,8 @@ void fail_operand(const char* name, const char* what_is_wrong, Location loc) {
 }
 
 void wait_for_earlier_kernels() {
-  current_fiber().block.wait_for_earlier_kernels();
+  Fiber& me = current_fiber();
+  me.block.wait_for_earlier_kernels(me);
 }
 
 Status run_grid(const Launch& launch, const ExecutorOptions& options) {

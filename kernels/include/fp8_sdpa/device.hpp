@@ -48,8 +48,8 @@ struct ExecutorOptions {
   int os_threads = 0;                ///< OS threads that blocks are spread over; 0: one per core
   TensorCoreSums tensor_core_sums = TensorCoreSums::kHopper;
   /// What earlier kernels on the stream do. A kernel that may start before they have ended starts
-  /// before they begin: this runs, once, when the first of its threads waits for them. For other
-  /// kernels, before they start.
+  /// before they begin: this runs, once, when a block waits for them and nobody else of it can run.
+  /// For other kernels, before they start.
   std::function<void()> earlier_kernels = nullptr;
 };
 
