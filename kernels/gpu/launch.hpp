@@ -93,16 +93,27 @@ __global__ void __launch_bounds__(K::kThreads, K::kMinBlocks)
 #endif
 }
 
-/// Whether the code of K that this device runs knows how to wait for earlier kernels: code for an
-/// older architecture, compiled again by the driver, does not.
+/// Whether the code of K that the current device runs knows how to wait for earlier kernels: code
+/// for an older architecture, compiled again by the driver, does not. CUDA is asked once a thread
+/// and device.
 template <class K>
 fp8_sdpa::Status can_start_early(bool& can) {
   constexpr int kFirstSmVersion = 90;
   can = starts_early<K>();
   if constexpr (starts_early<K>() && min_sm_version<K>() < kFirstSmVersion) {
-    cudaFuncAttributes attributes;
-    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, kernel_entry<K>));
-    can = attributes.ptxVersion >= kFirstSmVersion;
+    struct Known {
+      int device = -1;
+      bool can = false;
+    };
+    thread_local Known known;
+    int device = 0;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
+    if (device != known.device) {
+      cudaFuncAttributes attributes;
+      FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, kernel_entry<K>));
+      known = {device, attributes.ptxVersion >= kFirstSmVersion};
+    }
+    can = known.can;
   }
   return {};
 }

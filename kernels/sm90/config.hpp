@@ -102,7 +102,14 @@ struct sm90_serial {
   static constexpr const char* kName = "sm90_serial";
   static constexpr bool serves(int head_dim) { return head_dim == 64 || head_dim == 256; }
   static constexpr Config config(int head_dim) {
-    if (head_dim == 64) return {.row_groups = 4, .tile_n = 96, .stages = 4};
+    if (head_dim == 64) {
+      return {.row_groups = 4,
+              .tile_n = 96,
+              .stages = 4,
+              .masks_apart = true,
+              .integer_max = true,
+              .warp_per_tile = true};
+    }
     return {.row_groups = 2, .tile_n = 128, .stages = 2, .pv_columns = 64, .integer_max = true};
   }
 };
@@ -215,7 +222,9 @@ struct sm90_split {
   static constexpr const char* kName = "sm90_split";
   static constexpr bool serves(int head_dim) { return head_dim == 64 || head_dim == 128; }
   static constexpr Config config(int head_dim) {
-    if (head_dim == 64) return {.row_groups = 1, .key_groups = 4, .tile_n = 64, .stages = 8};
+    if (head_dim == 64) {
+      return {.row_groups = 1, .key_groups = 4, .tile_n = 64, .stages = 8, .warp_per_tile = true};
+    }
     return {.row_groups = 1, .key_groups = 2, .tile_n = 128, .stages = 2};
   }
 };
@@ -225,7 +234,12 @@ struct sm90_split2 {
   static constexpr const char* kName = "sm90_split2";
   static constexpr bool serves(int head_dim) { return head_dim == 64; }
   static constexpr Config config(int /*head_dim*/) {
-    return {.row_groups = 2, .key_groups = 2, .tile_n = 96, .stages = 8};
+    return {.row_groups = 2,
+            .key_groups = 2,
+            .tile_n = 96,
+            .stages = 8,
+            .integer_max = true,
+            .warp_per_tile = true};
   }
 };
 

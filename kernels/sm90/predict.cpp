@@ -40,7 +40,7 @@ double scores_per_us(const Config& config, int head_dim) {
       if (config.prepared_values) return 23000.0;
       if (config.chords != 0) return 22500.0;
       if (config.ones_column) return config.exp_turns ? 19600.0 : 20000.0;
-      return overlap ? 15500.0 : config.exp_turns ? 16000.0 : 17500.0;
+      return overlap ? 15500.0 : config.exp_turns ? 16000.0 : 18500.0;
     case 128:
       if (config.ones_column) return 15900.0;
       return config.exp_turns ? 15000.0 : overlap ? 12000.0 : 10000.0;

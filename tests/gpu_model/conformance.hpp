@@ -22,6 +22,7 @@ enum class Primitive {
   kShuffleXor,
   kAtomicAdd,
   kAtomicCas,
+  kEarlyStart,
   kCpAsync,
   kCpAsyncZfill,
   kE4M3ToHalf,
@@ -104,6 +105,11 @@ inline constexpr int kAtomicParts = 8;  ///< apart from the counter
 inline constexpr int kAtomicTurns = kAtomicParts + kLanes * kAtomicWarps;
 inline constexpr int kAtomicSums = kAtomicTurns + kAtomicWarps;
 inline constexpr int kAtomicWords = kAtomicSums + kLanes;
+
+/// Early start: what the first kernel writes, then what the second makes of it.
+inline constexpr int kEarlyThreads = 64;
+inline constexpr int kEarlyBlocks = 8;
+inline constexpr int kEarlyWords = kEarlyBlocks * kEarlyThreads;
 
 inline constexpr int kCopyThreads = 64;
 inline constexpr int kCopyTiles = 7;

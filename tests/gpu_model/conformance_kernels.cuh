@@ -377,6 +377,28 @@ fp8_sdpa::Status launch_atomic(const Buffers& buffers, const gpu::Queue& queue) 
   return gpu::launch<Kernel>(dim3(kAtomicBlocks), buffers, queue);
 }
 
+/// out[i] = i + 1, late, when the next kernel may long have started.
+struct WriteLate : KernelBase<kEarlyThreads> {
+  GPU_FN static void run(const Buffers& p, Nothing&) {
+    gpu::let_next_kernel_start();
+    constexpr std::uint64_t kClocks = 20000;
+    for (const std::uint64_t start = gpu::clock(); gpu::clock() - start < kClocks;) {
+    }
+    const int i = static_cast<int>(gpu::block_idx().x) * kEarlyThreads + gpu::thread_idx();
+    static_cast<std::int32_t*>(p.out)[i] = i + 1;
+  }
+};
+/// out[n + i] = 2 out[n - 1 - i], which another block has written.
+struct ReadAfterWaiting : KernelBase<kEarlyThreads> {
+  static constexpr bool kStartsEarly = true;
+  GPU_FN static void run(const Buffers& p, Nothing&) {
+    const int i = static_cast<int>(gpu::block_idx().x) * kEarlyThreads + gpu::thread_idx();
+    auto* const out = static_cast<volatile std::int32_t*>(p.out);
+    gpu::wait_for_earlier_kernels();
+    out[kEarlyWords + i] = 2 * out[kEarlyWords - 1 - i];
+  }
+};
+
 inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu::Queue& q) {
   switch (primitive) {
     case Primitive::kIndices:
@@ -390,6 +412,9 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kCpAsyncZfill: return gpu::launch<CpAsyncZfill>(dim3(1), b, q);
     case Primitive::kAtomicAdd: return launch_atomic<AtomicAdd<false>>(b, q);
     case Primitive::kAtomicCas: return launch_atomic<AtomicAdd<true>>(b, q);
+    case Primitive::kEarlyStart:
+      return gpu::launch_both<WriteLate, ReadAfterWaiting>(dim3(kEarlyBlocks), b,
+                                                           dim3(kEarlyBlocks), b, q);
     case Primitive::kE4M3ToHalf: return launch_elementwise<E4M3ToHalf>(b, q);
     case Primitive::kE5M2ToHalf: return launch_elementwise<E5M2ToHalf>(b, q);
     case Primitive::kE4M3x4ToHalf4: return launch_elementwise<E4M3x4ToHalf4>(b, q);

@@ -48,6 +48,15 @@ Case exchange_case(const char* name, Primitive primitive) {
   return make_case(name, primitive, kNoInput, expected, 0);
 }
 
+Case early_start_case() {
+  std::vector<int> expected(2 * kEarlyWords);
+  for (int i = 0; i < kEarlyWords; ++i) {
+    expected[i] = i + 1;
+    expected[kEarlyWords + i] = 2 * (kEarlyWords - i);
+  }
+  return make_case("wait_for_earlier_kernels", Primitive::kEarlyStart, kNoInput, expected, 0);
+}
+
 Case named_barriers_case() {
   const auto in = numbers(kRingTiles * kRingConsumers, 31);
   std::vector<int> expected(kRingConsumers, 0);
@@ -134,6 +143,7 @@ void add_thread_cases(std::vector<Case>& all) {
   all.push_back(shuffle_xor_case());
   all.push_back(atomic_case("atomic_add_acq_rel", Primitive::kAtomicAdd));
   all.push_back(atomic_case("atomic_cas_acq_rel_if", Primitive::kAtomicCas));
+  all.push_back(early_start_case());
   all.push_back(cp_async_case());
   all.push_back(cp_async_zfill_case());
 }

@@ -64,9 +64,11 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
 
 /// Launches the plan on `stream`. `workspace` has workspace_bytes(), whatever is in them; launches
 /// that may run at the same time need one each. kInvalidArgument if it is null though the plan
-/// needs one. Never synchronises, allocates on the device, prints or exits;
-/// capturable in a CUDA graph. On the host executor it returns when the kernel has run, and
-/// `stream` is ignored.
+/// needs one. Never synchronises, allocates on the device, prints or exits; capturable in a CUDA
+/// graph. On sm_90 a launch may start while earlier kernels of the stream are at their last blocks
+/// (CUDA C++ Programming Guide, "Programmatic Dependent Launch and Synchronization"); it waits for
+/// them before it reads an input or writes an output. On the host executor it returns when the
+/// kernel has run, and `stream` is ignored.
 Status forward(const Plan& plan, void* workspace, CUstream_st* stream);
 
 /// plan() and forward() in one call on the current CUDA device, with the library's own choice of
