@@ -137,6 +137,11 @@ struct Transposer {
   using Turner =
       ValueTurner<typename Shared<T>::Keys, typename Shared<T>::Values, kTogether, kWarps>;
 
+  /// Read by the lane that waits and arrives: an order that racecheck can follow.
+  GPU_FN bool is_last(int slot) const {
+    const int last = gpu::lane_idx() == 0 && sm.no_tile[slot] ? 1 : 0;
+    return gpu::shfl(last, 0) != 0;
+  }
   /// False: there was none left. A warp alone sees every third use of a slot of `values`: that the
   /// tile has landed tells it that all uses of the slot but the last are over.
   GPU_FN bool transpose_tile() {
@@ -149,7 +154,7 @@ struct Transposer {
     }
     landing_parity ^= 1;
     gpu::mbarrier_wait(sm.landing_full[landing], parity);
-    if (sm.no_tile[landing]) return false;
+    if (is_last(landing)) return false;
     gpu::mbarrier_wait(sm.value_empty[slot], empty_parity<T::kStages>(position));
     const Turner<kAlone ? 1 : T::kTransposers> turner{sm.zero, kAlone ? 0 : warp};
     turner.transpose(sm.landing[landing], sm.values[slot]);
@@ -164,7 +169,7 @@ struct Transposer {
   GPU_FN bool rearrange_in_place() {
     const int slot = slot_of<T::kStages>(position);
     gpu::mbarrier_wait(sm.landing_full[slot], full_parity<T::kStages>(position));
-    if (sm.no_tile[slot]) return false;
+    if (is_last(slot)) return false;
     Turner<T::kTransposers>{sm.zero, warp}.interleave(sm.values[slot]);
     gpu::fence_proxy_async();
     gpu::sync_warp();
