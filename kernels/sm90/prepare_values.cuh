@@ -57,10 +57,8 @@ struct PrepareValues {
       gpu::mbarrier_init(sm.full, 1);
       gpu::fence_mbarrier_init();
       sm.zero = 0.0F;
-    }
-    gpu::wait_for_earlier_kernels();
-    gpu::let_next_kernel_start();
-    if (thread == 0) {
+      gpu::wait_for_earlier_kernels();
+      gpu::let_next_kernel_start();
       load(p, sm, place(p.steps, head, batch), tile * T::kTileN, part * kDims);
     }
     write_ones<kDims>(sm.part, thread, kThreads);
