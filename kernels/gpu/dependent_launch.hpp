@@ -31,8 +31,8 @@ GPU_FN void wait_for_earlier_kernels() {
 /// griddepcontrol.launch_dependents: once a thread of every block has called it, or the block has
 /// exited, blocks of the next kernel may start, if that one starts early. It promises nothing about
 /// memory: whoever starts early waits, and ends only after what it has waited for. Where two blocks
-/// fit on a multiprocessor, call it after wait_for_earlier_kernels(): else blocks of the next kernel
-/// crowd some multiprocessors and leave others empty.
+/// fit on a multiprocessor, call it after wait_for_earlier_kernels(): else blocks of the next
+/// kernel crowd some multiprocessors and leave others empty.
 GPU_FN void let_next_kernel_start() {
 #if GPU_ON_DEVICE
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
