@@ -6,6 +6,8 @@
 #include "gpu/backend.hpp"
 #if !GPU_ON_DEVICE
 #include <atomic>
+
+#include "gpu/host/runtime.hpp"
 #endif
 
 namespace gpu {
@@ -46,6 +48,34 @@ GPU_FN std::uint64_t atomic_cas_acq_rel_if(bool condition, std::uint64_t* addres
   std::atomic_ref<std::uint64_t>(*address).compare_exchange_strong(expected, desired,
                                                                    std::memory_order_acq_rel);
   return expected;
+#endif
+}
+
+/// ld.acquire.gpu.global.u32 (PTX ISA, "ld"; sm_70): sees what a thread had written, or had seen
+/// through a barrier, that has changed the word by an atomic of this file to what is there.
+GPU_FN std::uint32_t load_acquire(const std::uint32_t* address) {
+#if GPU_ON_DEVICE
+  std::uint32_t value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+               : "=r"(value)
+               : "l"(__cvta_generic_to_global(address))
+               : "memory");
+  return value;
+#else
+  return std::atomic_ref<std::uint32_t>(*const_cast<std::uint32_t*>(address))
+      .load(std::memory_order_acquire);
+#endif
+}
+
+/// load_acquire() until the word is `value`: waits for a block that runs, or has run, to write it.
+/// No GPU promises that one that has not begun will begin meanwhile.
+GPU_FN void wait_for_word(const std::uint32_t* address, std::uint32_t value,
+                          [[maybe_unused]] Loc loc = GPU_LOC) {
+#if GPU_ON_DEVICE
+  while (load_acquire(address) != value) {
+  }
+#else
+  while (load_acquire(address) != value) host::wait_for_word(address, value, loc);
 #endif
 }
 

@@ -50,6 +50,9 @@ struct Config {
   /// V is turned into tiles of V^T by a kernel of its own before this one, once, and not by every
   /// block that wants them: prepare_values.cuh. It takes a workspace, and memory's time for V.
   bool prepared_values = false;
+  /// With prepared_values: no kernel before, but this one's blocks turn V, each tile once, while
+  /// the first items are under way: turn_once.cuh.
+  bool once = false;
   bool two_terms = false;  ///< P is the sum of two E4M3 terms; a warpgroup has one KV tile at most
 
   constexpr int consumers() const { return row_groups * key_groups; }
@@ -77,6 +80,7 @@ constexpr Config with_two_terms(const Config& config) {
           .tile_n = config.tile_n,
           .stages = config.stages,
           .prepared_values = config.prepared_values,
+          .once = config.once,
           .two_terms = true};
 }
 
@@ -87,7 +91,9 @@ struct RegisterShares {
 constexpr RegisterShares register_shares(const Config& config) {
   switch (config.consumers()) {
     case 1: return {216, 40};
-    case 2: return config.prepared_values ? RegisterShares{240, 24} : RegisterShares{232, 40};
+    case 2:
+      return config.prepared_values && !config.once ? RegisterShares{240, 24}
+                                                    : RegisterShares{232, 40};
     case 3: return {160, 32};
     default: return {112, 32};
   }
@@ -150,6 +156,19 @@ struct sm90_prepared {
     config.prepared_values = true;
     config.warp_per_tile = false;
     config.chords = head_dim == 64 ? 0x3030 : 0x0C0C;
+    return config;
+  }
+};
+
+/// sm90_prepared without a kernel before: whoever comes first turns a tile of V, for all.
+struct sm90_once {
+  static constexpr const char* kName = "sm90_once";
+  static constexpr bool serves(int head_dim) { return sm90_prepared::serves(head_dim); }
+  static constexpr Config config(int head_dim) {
+    Config config = sm90_prepared::config(head_dim);
+    config.once = true;
+    // The producer of four consumer warpgroups has too few registers.
+    if (head_dim == 64) config.row_groups = 2;
     return config;
   }
 };

@@ -16,10 +16,12 @@
 //   0 (block)      | all                                   | once: the mbarriers are initialised
 //   1 + row group  | the warpgroups that share rows        | key_groups > 1: parts written, read
 //   of the cluster | all consumers of both blocks          | cluster_blocks > 1: the same
+//   8              | the warps that turn V for all         | once: a unit is known, turned
 #pragma once
 
 #include "sm90/epilogue.cuh"
 #include "sm90/producer.cuh"
+#include "sm90/turn_once.cuh"
 
 namespace fp8_sdpa::sm90 {
 
@@ -99,6 +101,9 @@ struct Kernel {
     }
     if (warp < Shared::kLandings) gpu::mbarrier_init(sm.landing_empty[warp], transposers);
     if (warp < T::kQueryStages) gpu::mbarrier_init(sm.query_full[warp], 1);
+    if constexpr (T::kConfig.once) {
+      if (warp < UnitBuffers<T>::kSlots) gpu::mbarrier_init(sm.unit.landed[warp], 1);
+    }
     if constexpr (T::kConfig.exp_turns) {
       for (auto& group : sm.turn) gpu::mbarrier_init(group[warp], 1);
     }
@@ -111,6 +116,8 @@ struct Kernel {
         gpu::let_next_kernel_start();
         Loader<T>{p, sm}.run();
       }
+    } else if constexpr (T::kConfig.once) {
+      UnitTurner<T>{p, sm, warp - 1}.run();
     } else if constexpr (!T::kConfig.prepared_values) {
       Transposer<T>{p, sm, warp - 1}.run();
     }

@@ -19,6 +19,13 @@ struct Prepared {
   std::size_t arrivals_bytes;  ///< of the workspace, from its start
   std::size_t values_offset;   ///< with prepared_values: of V^T in the workspace
   int kv_heads;                ///< of all batches
+  std::size_t counts_offset;   ///< with Config::once: of UnitCounts in the workspace
+  int kv_tiles;                ///< of a KV head
+
+  /// Of UnitCounts.
+  std::size_t count_words() const {
+    return static_cast<std::size_t>(kv_heads) * (1 + kv_tiles) + 1;
+  }
   int head_dim;
   bool two_terms;
 };
@@ -181,6 +188,13 @@ void plan_values(const Problem& p, Prepared& prepared, std::size_t& workspace_by
   prepared.values_offset = aligned(workspace_bytes);
   workspace_bytes = prepared.values_offset + static_cast<std::size_t>(tiles) * p.batch *
                                                  p.heads_kv * sizeof(typename Shared<T>::Values);
+  if constexpr (T::kConfig.once) {
+    prepared.kv_tiles = static_cast<int>(tiles);
+    prepared.params.all_units =
+        static_cast<std::uint32_t>(prepared.kv_heads * prepared.kv_tiles * T::kUnits);
+    prepared.counts_offset = aligned(workspace_bytes);
+    workspace_bytes = prepared.counts_offset + prepared.count_words() * sizeof(std::uint32_t);
+  }
 }
 
 /// What the kernel that turns V is told.
@@ -201,7 +215,11 @@ template <class Tag, int kHeadDim, int kTerms>
 Status launch_kernels(const Prepared& prepared, const Params& params, const gpu::Queue& queue) {
   using K = Kernel<Tag, kHeadDim, kTerms>;
   const dim3 grid(static_cast<unsigned>(prepared.blocks));
-  if constexpr (K::T::kConfig.prepared_values) {
+  if constexpr (K::T::kConfig.once) {
+    using Reset = ResetUnits<Tag>;
+    const typename Reset::Params reset{params.units.claimed, prepared.count_words()};
+    return gpu::launch_both<Reset, K>(dim3(Reset::blocks(reset.words)), reset, grid, params, queue);
+  } else if constexpr (K::T::kConfig.prepared_values) {
     using Values = PrepareValues<Tag, kHeadDim, kTerms>;
     const ValueParams values = value_params<typename K::T>(params);
     const dim3 value_grid(
@@ -252,6 +270,9 @@ Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue&
     params.arrivals = reinterpret_cast<std::uint64_t*>(bytes);
     params.parts = reinterpret_cast<float*>(bytes + prepared.arrivals_bytes);
     params.values = reinterpret_cast<std::uint8_t*>(bytes + prepared.values_offset);
+    params.units.claimed = reinterpret_cast<std::uint32_t*>(bytes + prepared.counts_offset);
+    params.units.turned = params.units.claimed + prepared.kv_heads;
+    params.units.all = params.units.turned + prepared.kv_heads * prepared.kv_tiles;
   }
   return for_head_dim<Tag>(prepared.head_dim, [&]<int kHeadDim>() {
     return prepared.two_terms ? launch_kernels<Tag, kHeadDim, 2>(prepared, params, queue)

@@ -25,6 +25,10 @@ constexpr double kClusterUs = 4.0;  // what a cluster's launch and its merge tak
 constexpr double kTailUs = 2.0;     // parts of a tail: written, counted, merged
 constexpr double kPrepareUs = 1.0;  // a kernel that turns V, beside what it moves
 constexpr double kPrepareBytesPerUs = 2.3e6;
+// Until enough of V is turned: under the causal mask the first items are of all heads, each with few
+// blocks to turn it.
+constexpr double kOnceUs = 6.0;
+constexpr double kOnceCausalUs = 18.0;
 
 /// Consumer warpgroups that keep a multiprocessor busy: exponentials bind at head dim 64, and take
 /// more of them to overlap.
@@ -70,6 +74,7 @@ std::int64_t tiles_of_item(const Config& config, const Problem& p, std::int64_t 
 double beside_us(const Config& config, const Problem& p, const Schedule& schedule) {
   const double tail = schedule.parts() > 0 ? kTailUs : 0.0;
   if (!config.prepared_values) return tail;
+  if (config.once) return tail + (p.mask == Mask::kCausal ? kOnceCausalUs : kOnceUs);
   const double v = static_cast<double>(p.seq_kv) * p.batch * p.heads_kv * p.head_dim;
   return tail + kPrepareUs + v / kPrepareBytesPerUs;
 }

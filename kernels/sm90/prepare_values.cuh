@@ -67,13 +67,14 @@ struct PrepareValues {
     constexpr int kTogether = T::kTileN % 64 == 0 ? 2 : 1;
     const ValueTurner<Keys, Values, kTogether, kWarps> turner{sm.zero, gpu::warp_idx()};
     if (p.transposed) {
-      turner.interleave(sm.part);
+      turner.interleave(sm.part, sm.part);
     } else {
       turner.transpose(sm.landing, sm.part);
     }
     gpu::sync_block();
     const int batch_head = batch * p.heads_kv.value + head;
-    copy_out(sm.part, prepared_tile<T>(p.values, p.seq_kv, batch_head, tile), part);
+    copy_part<T>(sm.part, prepared_tile<T>(p.values, p.seq_kv, batch_head, tile), part, thread,
+                 kThreads);
   }
 
  private:
@@ -84,22 +85,6 @@ struct PrepareValues {
     } else {
       static_assert(Keys::kPanels == 1);
       gpu::tma_load_4d(sm.landing.bytes[0], p.v, sm.full, dim, key, at.head, at.batch);
-    }
-  }
-  /// Rows of V^T; the last part's have the extra ones behind them.
-  GPU_FN static void copy_out(const Values& from, std::uint8_t* tile, int part) {
-    using WholeTile = typename sm90::Shared<T>::Values;
-    struct alignas(16) Chunk {
-      std::uint32_t word[4];
-    };
-    const int rows = part + 1 == kParts ? Values::kHeight : kDims;
-    const int chunks = rows * Values::kPanelBytes / int{sizeof(Chunk)};
-#pragma unroll
-    for (int panel = 0; panel < Values::kPanels; ++panel) {
-      std::uint8_t* const to = tile + WholeTile::offset(part * kDims, panel * Values::kPanelBytes);
-      for (int i = gpu::thread_idx(); i < chunks; i += kThreads) {
-        reinterpret_cast<Chunk*>(to)[i] = reinterpret_cast<const Chunk*>(from.bytes[panel])[i];
-      }
     }
   }
 };

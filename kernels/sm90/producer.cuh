@@ -1,7 +1,7 @@
 // The producer warpgroup: one thread issues TMA, three warps bring V into the order of P V
 // (turn_values.cuh). A row-major V lands in a buffer of its own and is turned from there; a V that
 // comes transposed lands in its place. Where a kernel before this one has turned V
-// (prepare_values.cuh), its tiles are only copied.
+// (prepare_values.cuh), or blocks do so for each other (turn_once.cuh), its tiles are only copied.
 #pragma once
 
 #include "sm90/loads.cuh"
@@ -18,6 +18,7 @@ struct Loader {
   unsigned items_before = 0;                     ///< with keys
   unsigned item_start = 0;                       ///< tiles before the last of those
   RingPlace<Shared<T>::kLandings> landing = {};  ///< of the next tile of V
+  bool all_turned = false;                       ///< with Config::once: V
 
   GPU_FN void run() {
     for_each_piece<T>(p, [this](int, const Piece& piece) { load(locate<T>(p, piece)); });
@@ -29,6 +30,9 @@ struct Loader {
     gpu::wait_for_earlier_kernels();
     if (work.tiles == 0) return;
     load_queries(work);
+    if constexpr (T::kConfig.once) {
+      all_turned = all_turned || gpu::load_acquire(p.units.all) == p.all_units;
+    }
     const MapPlace k_at = place(p.k_steps, work.kv_head, work.batch);
     const MapPlace v_at = place(p.v_steps, work.kv_head, work.batch);
     for (int tile = work.last_tile; tile >= work.first_tile;
@@ -95,11 +99,19 @@ struct Loader {
     using Values = typename Shared<T>::Values;
     const int slot = slot_of<T::kStages>(tiles_before);
     gpu::mbarrier_wait(sm.value_empty[slot], empty_parity<T::kStages>(tiles_before));
+    if constexpr (T::kConfig.once) wait_for_units(work, tile);
     gpu::mbarrier_arrive_expect_tx(sm.value_full[slot], sizeof(Values::bytes));
     gpu::bulk_load(
         sm.values[slot].bytes,
         prepared_tile<T>(p.values, p.seq_kv, work.batch * p.heads_kv + work.kv_head, tile),
         sizeof(Values::bytes), sm.value_full[slot]);
+  }
+  /// Until the tile has been turned: by whom, nobody knows. Once all of V has been, that is known.
+  GPU_FN void wait_for_units(const Work& work, int tile) {
+    if (all_turned) return;
+    const int batch_head = work.batch * p.heads_kv + work.kv_head;
+    gpu::wait_for_word(p.units.turned + batch_head * tiles_of_keys<T>(p) + tile, T::kUnits);
+    gpu::fence_proxy_async();  // others wrote it by ordinary stores; it is read by a bulk copy
   }
   GPU_FN void load_transposed(int tile, const MapPlace& at) {
     const int slot = slot_of<T::kStages>(tiles_before);
@@ -170,7 +182,7 @@ struct Transposer {
     const int slot = slot_of<T::kStages>(position);
     gpu::mbarrier_wait(sm.landing_full[slot], full_parity<T::kStages>(position));
     if (is_last(slot)) return false;
-    Turner<T::kTransposers>{sm.zero, warp}.interleave(sm.values[slot]);
+    Turner<T::kTransposers>{sm.zero, warp}.interleave(sm.values[slot], sm.values[slot]);
     gpu::fence_proxy_async();
     gpu::sync_warp();
     if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(sm.value_full[slot]);

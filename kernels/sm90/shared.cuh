@@ -60,6 +60,11 @@ struct alignas(1024) Tile {
   }
 };
 
+/// Dims of V that are turned at once where it is turned for all blocks.
+constexpr int value_part_dims(int head_dim) {
+  return head_dim < 128 ? head_dim : 128;
+}
+
 /// What kernel <Tag, kHeadDim, kTerms> is made of; kTerms are those of P.
 template <class Tag, int kD, int kTerms = 1>
 struct Traits {
@@ -90,6 +95,9 @@ struct Traits {
   /// Warps of the producer warpgroup that bring V into its place, and those at one tile; the other
   /// warp issues TMA.
   static constexpr int kTransposers = 3;
+  /// Of a tile of V, with Config::once.
+  static constexpr int kUnitDims = value_part_dims(kD);
+  static constexpr int kUnits = kD / kUnitDims;
 
   static_assert((kStages & (kStages - 1)) == 0 && kStages <= gpu::kWarpSize);
   static_assert(kKeyGroups <= kStages);  // the loader looks back at the slots of the last tiles
@@ -117,6 +125,28 @@ struct Partials {
 template <class T>
 struct Partials<T, false> {};
 
+/// Dims of a tile of V that a block turns for all.
+struct Unit {
+  int batch_head;  ///< (batch, KV head)
+  int tile;        ///< kNone: there is no other
+  int part;        ///< which dims
+  static constexpr int kNone = -1;
+};
+/// Two of them under way, with Config::once: one is loaded while the other is turned.
+template <class T, bool = T::kConfig.once>
+struct UnitBuffers {
+  static constexpr int kSlots = 2;
+  Tile<T::kTileN, T::kUnitDims> landing[kSlots];
+  Tile<T::kUnitDims + T::kExtraRows, T::kTileN> turned;
+  gpu::MBarrier landed[kSlots];
+  Unit units[kSlots];
+  // Of the thread that fetches, which has no registers to spare: its next piece of work, and the
+  // head of the one before, which may have units left.
+  int step, batch_head;
+};
+template <class T>
+struct UnitBuffers<T, false> {};
+
 /// Barriers (mbarriers, one phase per use):
 ///
 ///   barrier       | arrivals a phase                     | means
@@ -131,6 +161,7 @@ struct Partials<T, false> {};
 ///                 | prepared_values 1 + bytes            |
 ///   value_empty[s]| warps of one key group's consumers   | nobody reads it any more
 ///   turn[g][w]    | warp w of the row group before g     | its exponentials are under way
+///   landed[s]     | 1 + bytes: a thread of the turners   | a unit of V has landed
 template <class T>
 struct Shared {
   using Queries = Tile<T::kTileM, T::kHeadDim>;
@@ -146,6 +177,7 @@ struct Shared {
   std::conditional_t<T::kConfig.prepared_values, NoTile, Keys> landing[kLandings];
   Values values[T::kStages];
   Partials<T> partials;
+  UnitBuffers<T> unit;
   gpu::MBarrier query_full[T::kQueryStages];
   gpu::MBarrier key_full[T::kStages], key_empty[T::kStages];
   gpu::MBarrier value_full[T::kStages], value_empty[T::kStages];
@@ -156,15 +188,31 @@ struct Shared {
   gpu::MBarrier turn[T::kConfig.exp_turns ? T::kRowGroups : 1][kWarpgroupWarps];
 };
 
-/// Dims of V that a block of prepare_values.cuh turns.
-constexpr int value_part_dims(int head_dim) {
-  return head_dim < 128 ? head_dim : 128;
-}
 /// Where prepare_values.cuh leaves a tile of V^T: tiles of a (batch, KV head) follow each other.
 template <class T>
 GPU_FN std::uint8_t* prepared_tile(std::uint8_t* values, int seq_kv, int batch_head, int tile) {
   const std::int64_t tiles = (seq_kv + T::kTileN - 1) / T::kTileN;
   return values + (batch_head * tiles + tile) * std::int64_t{sizeof(typename Shared<T>::Values)};
+}
+
+/// Copies rows of V^T out to such a tile: part `part` of value_part_dims(), the last one with the
+/// extra rows behind it. By `threads` threads, of which this is number `thread`.
+template <class T, class Part>
+GPU_FN void copy_part(const Part& from, std::uint8_t* tile, int part, int thread, int threads) {
+  using Values = typename Shared<T>::Values;
+  struct alignas(16) Chunk {
+    std::uint32_t word[4];
+  };
+  const int rows = part + 1 == T::kUnits ? Part::kHeight : T::kUnitDims;
+  const int chunks = rows * Part::kPanelBytes / int{sizeof(Chunk)};
+#pragma unroll
+  for (int panel = 0; panel < Part::kPanels; ++panel) {
+    std::uint8_t* const to = tile + Values::offset(part * T::kUnitDims, panel * Part::kPanelBytes);
+#pragma unroll 4
+    for (int i = thread; i < chunks; i += threads) {
+      reinterpret_cast<Chunk*>(to)[i] = reinterpret_cast<const Chunk*>(from.bytes[panel])[i];
+    }
+  }
 }
 
 /// The slot of the `position`-th use of a ring, counted over all work items, and the parity of the

@@ -65,8 +65,11 @@ struct ValueTurner {
     }
   }
 
-  /// Keys of a V that came transposed: pairs of keys change places within each 16.
-  GPU_FN void interleave(Values& tile) const {
+  /// Keys of a V that came transposed: pairs of keys change places within each 16. `from` may be
+  /// the tile itself.
+  template <class From>
+  GPU_FN void interleave(const From& from, Values& tile) const {
+    static_assert(From::kPanelBytes == Values::kPanelBytes && From::kHeight >= int{kDims});
     struct alignas(16) Chunk {
       std::uint32_t word[4];
     };
@@ -75,10 +78,11 @@ struct ValueTurner {
     constexpr std::uint32_t kLowPairs = 0x5410;
     constexpr std::uint32_t kHighPairs = 0x7632;
     for (int panel = 0; panel < Values::kPanels; ++panel) {
+      const auto* source = reinterpret_cast<const Chunk*>(from.bytes[panel]);
       auto* chunks = reinterpret_cast<Chunk*>(tile.bytes[panel]);
       for (int i = warp * gpu::kWarpSize + gpu::lane_idx(); i < kChunks;
            i += kWarps * gpu::kWarpSize) {
-        const Chunk c = chunks[i];
+        const Chunk c = source[i];
         chunks[i] = {{gpu::prmt(c.word[0], c.word[2], kLowPairs),
                       gpu::prmt(c.word[0], c.word[2], kHighPairs),
                       gpu::prmt(c.word[1], c.word[3], kLowPairs),

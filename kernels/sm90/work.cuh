@@ -21,6 +21,13 @@ struct MapSteps {
   int head, batch;  ///< 1, or 0 if broadcast
 };
 
+/// With Config::once, in the workspace: how far V has been turned, in units. 0 at first.
+struct UnitCounts {
+  std::uint32_t* claimed;  ///< of each (batch, KV head)
+  std::uint32_t* turned;   ///< of each tile of each
+  std::uint32_t* all;      ///< turned in all
+};
+
 struct Params {
   gpu::TensorMap q, k, v;
   void* o;
@@ -49,6 +56,8 @@ struct Params {
   std::uint64_t* arrivals;
   std::uint64_t plan_tag;  ///< of arrival counters: arrive()
   std::uint8_t* values;    ///< with prepared_values: V^T, tile by tile
+  UnitCounts units;
+  std::uint32_t all_units;
   Schedule schedule;
 };
 
@@ -82,6 +91,10 @@ GPU_SHARED_FN int key_limit(const Params& p, int row) {
   return limit < 0 ? 0 : limit > p.seq_kv ? p.seq_kv : limit;
 }
 
+/// Whether the lengths of a pass's items fall, under the causal mask.
+GPU_SHARED_FN bool lengths_fall(const Params& p, int pass) {
+  return (p.passes - pass) % 2 != 0;
+}
 /// The (batch, head) of an item, counted over both, and its tile of query rows.
 struct ItemPlace {
   int batch_head, tile;
@@ -96,8 +109,13 @@ GPU_SHARED_FN ItemPlace place_of_item(const Params& p, int item) {
   }
   const attention::Divisor& heads = pass + 1 == p.passes ? p.last_pass_heads : p.pass_heads;
   const int nth = attention::quotient(in_pass, heads);
-  const bool falling = (p.passes - pass) % 2 != 0;
-  return {first + in_pass - nth * heads.value, falling ? p.tiles_m.value - 1 - nth : nth};
+  return {first + in_pass - nth * heads.value,
+          lengths_fall(p, pass) ? p.tiles_m.value - 1 - nth : nth};
+}
+/// KV tiles of a (batch, KV head).
+template <class T>
+GPU_SHARED_FN int tiles_of_keys(const Params& p) {
+  return (p.seq_kv + T::kTileN - 1) / T::kTileN;
 }
 /// KV tiles that any row of a tile of rows sees.
 template <class T>

@@ -17,8 +17,10 @@ class SharedItems : public testing::TestWithParam<BackendVariant> {
   const Variant& variant() const { return *std::get<1>(GetParam()); }
   /// A cluster's blocks share rows in their own way.
   bool shares() const { return variant().name != "sm90_cluster"; }
-  /// V is turned before, in the workspace.
-  bool prepares() const { return variant().name == "sm90_prepared"; }
+  /// V^T lies in the workspace.
+  bool prepares() const {
+    return variant().name == "sm90_prepared" || variant().name == "sm90_once";
+  }
 
   /// A plan, of tensors that are gone: nothing is launched.
   Result<Plan> plan_of(const reference::Shape& shape, const PlanOptions& options) const {

@@ -22,6 +22,7 @@ enum class Primitive {
   kShuffleXor,
   kAtomicAdd,
   kAtomicCas,
+  kWaitForWord,
   kEarlyStart,
   kCpAsync,
   kCpAsyncZfill,
@@ -104,6 +105,9 @@ inline constexpr int kAtomicStep = 3;   ///< what each warp adds
 inline constexpr int kAtomicParts = 8;  ///< apart from the counter
 inline constexpr int kAtomicTurns = kAtomicParts + kLanes * kAtomicWarps;
 inline constexpr int kAtomicSums = kAtomicTurns + kAtomicWarps;
+inline constexpr int kWordWarps = 4;
+inline constexpr int kWordParts = 8;  ///< apart from the counter
+inline constexpr int kWordSums = kWordParts + kLanes * (kWordWarps - 1);
 inline constexpr int kAtomicWords = kAtomicSums + kLanes;
 
 /// Early start: what the first kernel writes, then what the second makes of it.

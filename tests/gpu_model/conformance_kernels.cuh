@@ -250,6 +250,29 @@ struct AtomicAdd : KernelBase<kAtomicThreads> {
   }
 };
 
+/// in: an int per thread of all warps but the first, which leave them in global memory and count
+/// themselves; the first waits until all have, and sums up. out: the counter, which the launch
+/// zeroes; the values; the sums.
+struct WaitForWord : KernelBase<kWordWarps * kLanes> {
+  GPU_FN static void run(const Buffers& p, Nothing&) {
+    const int lane = gpu::lane_idx();
+    const int warp = gpu::warp_idx() - 1;
+    auto* out = static_cast<std::uint32_t*>(p.out);
+    std::uint32_t* parts = out + kWordParts;
+    if (warp >= 0) {
+      parts[warp * kLanes + lane] = static_cast<const std::uint32_t*>(p.in)[warp * kLanes + lane];
+      gpu::sync_warp();
+      if (lane == 0) gpu::atomic_add_acq_rel(out, 1);
+      return;
+    }
+    if (lane == 0) gpu::wait_for_word(out, kWordWarps - 1);
+    gpu::sync_warp();
+    std::uint32_t sum = gpu::load_acquire(out);
+    for (int w = 0; w < kWordWarps - 1; ++w) sum += parts[w * kLanes + lane];
+    out[kWordSums + lane] = sum;
+  }
+};
+
 struct Chunk {
   alignas(kCopyBytes) unsigned char bytes[kCopyBytes];
 };
@@ -412,6 +435,10 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kCpAsyncZfill: return gpu::launch<CpAsyncZfill>(dim3(1), b, q);
     case Primitive::kAtomicAdd: return launch_atomic<AtomicAdd<false>>(b, q);
     case Primitive::kAtomicCas: return launch_atomic<AtomicAdd<true>>(b, q);
+    case Primitive::kWaitForWord: {
+      const auto status = gpu::fill_zero(b.out, kWordParts * sizeof(std::uint32_t), q);
+      return status.ok() ? gpu::launch<WaitForWord>(dim3(1), b, q) : status;
+    }
     case Primitive::kEarlyStart:
       return gpu::launch_both<WriteLate, ReadAfterWaiting>(dim3(kEarlyBlocks), b,
                                                            dim3(kEarlyBlocks), b, q);

@@ -102,10 +102,11 @@ TEST(Choose, AnLseIsNotGivenUpForSpeed) {
     std::vector<std::string> without_lse;  // one of the first two is the fastest
   };
   const std::vector<Fastest> cases = {{64,
-                                       {"sm90_serial_ones", "sm90_prepared", "sm90_turns_ones",
-                                        "sm90_split2_ones", "sm90_cluster"}},
+                                       {"sm90_serial_ones", "sm90_prepared", "sm90_once",
+                                        "sm90_turns_ones", "sm90_split2_ones", "sm90_cluster"}},
                                       {128, {"sm90_turns_ones", "sm90_turns_ones"}},
-                                      {256, {"sm90_serial_ones", "sm90_prepared"}}};
+                                      {256, {"sm90_once", "sm90_once", "sm90_prepared",
+                                             "sm90_serial_ones"}}};
   for (const Fastest& fastest : cases) {
     for (const std::int64_t seq : {4096, 16384}) {
       Problem problem = problem_of({1, 16, seq, fastest.head_dim});
@@ -122,9 +123,9 @@ TEST(Choose, AnLseIsNotGivenUpForSpeed) {
   }
 }
 
-// Turning V before takes a while: it pays where many blocks want the same keys.
-TEST(Choose, VIsTurnedBeforeForLongSequencesAlone) {
-  EXPECT_EQ(chosen(problem_of({1, 8, 16384, 256}))->name, "sm90_prepared");
+// Turning V for all takes a while: it pays where many blocks want the same keys.
+TEST(Choose, VIsTurnedForAllForLongSequencesAlone) {
+  EXPECT_EQ(chosen(problem_of({1, 8, 16384, 256}))->name, "sm90_once");
   EXPECT_EQ(chosen(problem_of({8, 8, 256, 256}))->name, "sm90_serial_ones");
 }
 

@@ -1,5 +1,6 @@
 #include "gpu/host/block.hpp"
 
+#include <atomic>
 #include <cstring>
 #include <exception>
 
@@ -61,11 +62,13 @@ void Block::start(const Launch& launch, const fp8_sdpa::ExecutorOptions& options
   earlier_ = &earlier;
   has_waited_ = false;
   waiting_for_earlier_.clear();
+  waiting_for_words_.clear();
   prepare(index);
 }
 
 bool Block::resume() {
   Fiber* first = error_.empty() ? ready_.pop() : nullptr;
+  if (first == nullptr && error_.empty()) first = take_told();
   if (first == nullptr) return false;
   set_current_lane(first);
   switch_context(os_thread_, *first);
@@ -263,6 +266,17 @@ Fiber* Block::end_waits_for_earlier() {
   return ready_.pop();
 }
 
+Fiber* Block::take_told() {
+  std::erase_if(waiting_for_words_, [this](const WordWait& wait) {
+    auto& word = const_cast<std::uint32_t&>(*wait.word);
+    const bool told =
+        std::atomic_ref<std::uint32_t>(word).load(std::memory_order_relaxed) == wait.value;
+    if (told) ready_.push(wait.fiber);
+    return told;
+  });
+  return ready_.pop();
+}
+
 void Block::wait(Fiber& me) {
   leave(me);
   if (cancelled_) throw Cancelled();
@@ -278,6 +292,14 @@ void Block::wait_for_earlier_kernels(Fiber& me) {
     wait(me);
   }
   earlier_->wait();
+}
+
+void Block::wait_for_word(Fiber& me, const std::uint32_t* word, std::uint32_t value) {
+  {
+    const tsan::Quiet quiet;
+    waiting_for_words_.push_back({&me, word, value});
+  }
+  wait(me);
 }
 
 void Block::preempt(Fiber& me) {

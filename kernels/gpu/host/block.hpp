@@ -129,6 +129,8 @@ class Block {
   /// has failed, and what this one lacks is not its own fault.
   std::string end(bool abandoned);
   bool failed() const { return !error_.empty(); }
+  /// Whether threads wait for words of global memory, which another block may write.
+  bool waits_for_words() const { return !waiting_for_words_.empty(); }
 
   /// Orders everything that the blocks run so far have done before what the caller does next.
   void join();
@@ -141,6 +143,7 @@ class Block {
   void collective(Fiber& me, const Operation& operation, WarpAction action, void* argument);
   /// Earlier kernels run as late as they may: when nobody else of the block can.
   void wait_for_earlier_kernels(Fiber& me);
+  void wait_for_word(Fiber& me, const std::uint32_t* word, std::uint32_t value);
   /// Lets another thread run, if the schedule is an adversary.
   void preempt(Fiber& me);
 
@@ -185,6 +188,8 @@ class Block {
   void wait(Fiber& me);
   /// Makes those ready that wait for earlier kernels, and takes one. Null if there is none.
   Fiber* end_waits_for_earlier();
+  /// Makes those ready whose words have been written, and takes one. Null if there is none.
+  Fiber* take_told();
   /// Suspends `me`; the next ready thread runs, or the OS thread if there is none.
   void leave(Fiber& me);
   void check_exit(Fiber& me);
@@ -204,6 +209,12 @@ class Block {
   EarlierKernels* earlier_ = nullptr;
   bool has_waited_ = false;  ///< for earlier kernels
   std::vector<Fiber*> waiting_for_earlier_;
+  struct WordWait {
+    Fiber* fiber;
+    const std::uint32_t* word;
+    std::uint32_t value;
+  };
+  std::vector<WordWait> waiting_for_words_;
   std::unique_ptr<AsyncUnits> async_;
   int live_ = 0;  ///< threads that have not exited
   bool cancelled_ = false;

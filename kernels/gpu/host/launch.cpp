@@ -1,6 +1,7 @@
 // A launch: its checks, the pool of blocks it runs on, and the OS threads it is spread over.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <limits>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gpu/host/block.hpp"
@@ -122,6 +124,51 @@ class ClusterOrder {
   std::uint64_t step_ = 1;
 };
 
+/// An OS thread that runs clusters, or is about to, and perhaps cannot go on before another one has
+/// written a word.
+class Stall {
+ public:
+  Stall(std::atomic<int>& running, std::atomic<int>& stalled)
+      : running_(running), stalled_(stalled) {
+    ++running_;
+  }
+  ~Stall() {
+    ends();
+    --running_;
+  }
+  Stall(const Stall&) = delete;
+  Stall& operator=(const Stall&) = delete;
+
+  /// Waits a moment. False: nobody is left who could write it. One that has not begun is not
+  /// waited for: no GPU promises that it will.
+  bool goes_on() {
+    using Clock = std::chrono::steady_clock;
+    constexpr auto kMoment = std::chrono::microseconds(50);
+    constexpr auto kLongest = std::chrono::seconds(5);  // that a thread that could go on may rest
+    if (!std::exchange(is_stalled_, true)) {
+      ++stalled_;
+      since_ = Clock::now();
+    }
+    // What the last other one wrote is looked at once more.
+    if (running_ == 1) return !std::exchange(alone_, true);
+    if (stalled_ < running_) since_ = Clock::now();
+    if (Clock::now() - since_ > kLongest) return false;
+    std::this_thread::sleep_for(kMoment);
+    return true;
+  }
+  void ends() {
+    if (std::exchange(is_stalled_, false)) --stalled_;
+    alone_ = false;
+  }
+
+ private:
+  std::atomic<int>& running_;
+  std::atomic<int>& stalled_;
+  bool is_stalled_ = false;
+  bool alone_ = false;
+  std::chrono::steady_clock::time_point since_;
+};
+
 /// One launch's blocks, handed out to OS threads.
 class GridRun {
  public:
@@ -158,13 +205,14 @@ class GridRun {
   /// Runs clusters until none is left or one has failed. Never throws.
   void work() {
     std::uint64_t current = 0;
+    Stall stall(running_, stalled_);
     try {
       std::vector<std::unique_ptr<Block>> blocks;
       while (blocks.size() < per_cluster_) blocks.push_back(BlockPool::instance().take());
       for (std::uint64_t nth = 0;
            (nth = next_.fetch_add(1, std::memory_order_relaxed)) < blocks_ / per_cluster_;) {
         current = order_.at(nth) * per_cluster_;
-        const std::string error = run_cluster(blocks, current);
+        const std::string error = run_cluster(blocks, current, stall);
         if (!error.empty())
           report(current, {StatusCode::kExecutorError, "kernel error in " + error});
       }
@@ -183,7 +231,8 @@ class GridRun {
   }
 
   /// Runs the cluster whose first block is `first`. Empty, or what the kernel did wrong.
-  std::string run_cluster(const std::vector<std::unique_ptr<Block>>& blocks, std::uint64_t first) {
+  std::string run_cluster(const std::vector<std::unique_ptr<Block>>& blocks, std::uint64_t first,
+                          Stall& stall) {
     Cluster cluster;
     std::vector<Block*> members;
     for (const auto& block : blocks) members.push_back(block.get());
@@ -192,14 +241,19 @@ class GridRun {
       blocks[i]->start(launch_, options_, index_of(first + i), cluster, earlier_);
     }
     bool failed = false;
-    for (bool progress = true; progress && !failed;) {
-      progress = false;
+    for (bool go_on = true; go_on && !failed;) {
+      bool progress = false;
+      bool waits_for_others = false;
       for (const auto& block : blocks) {
         if (failed) break;
         progress = block->resume() || progress;
         failed = block->failed();
+        waits_for_others = waits_for_others || block->waits_for_words();
       }
+      if (progress) stall.ends();
+      go_on = progress || (waits_for_others && stall.goes_on());
     }
+    stall.ends();
     std::string error;
     for (const auto& block : blocks) {
       const std::string own = block->end(failed);
@@ -231,6 +285,8 @@ class GridRun {
   const ClusterOrder order_;
   EarlierKernels earlier_;
   std::atomic<std::uint64_t> next_{0};  ///< of the clusters, in their order
+  std::atomic<int> running_{0};         ///< OS threads
+  std::atomic<int> stalled_{0};         ///< of them
   std::mutex mutex_;
   std::uint64_t failed_block_ = std::numeric_limits<std::uint64_t>::max();
   Status status_;
@@ -240,6 +296,12 @@ class GridRun {
 
 void fail_operand(const char* name, const char* what_is_wrong, Location loc) {
   fail(current_fiber(), {.name = name, .loc = loc}, what_is_wrong);
+}
+
+void wait_for_word(const std::uint32_t* word, std::uint32_t value, Location loc) {
+  Fiber& me = current_fiber();
+  me.at = {.name = "wait_for_word", .loc = loc};
+  me.block.wait_for_word(me, word, value);
 }
 
 void wait_for_earlier_kernels() {

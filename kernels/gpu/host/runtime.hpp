@@ -65,6 +65,10 @@ void wmma_mma(WmmaArguments& arguments, Location loc);
 /// Runs ExecutorOptions::earlier_kernels, if no thread of the launch has.
 void wait_for_earlier_kernels();
 
+/// Suspends the thread until the word is `value`, perhaps. Words of global memory are seen as late
+/// as may be: when nobody else of the block can run.
+void wait_for_word(const std::uint32_t* word, std::uint32_t value, Location loc);
+
 /// One launch, with the kernel's types erased.
 struct Launch {
   dim3 grid;
