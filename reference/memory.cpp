@@ -125,7 +125,12 @@ class DeviceBuffer final : public Buffer {
     return FP8_SDPA_CUDA_STATUS(
         cudaMemcpy(end(), band.data(), kGuardBytes, cudaMemcpyHostToDevice));
   }
-  Status poison() override { return FP8_SDPA_CUDA_STATUS(cudaMemset(data_, kPoisonByte, size())); }
+  /// Done when it returns, which cudaMemset is not: else it could overtake what a stream that does
+  /// not wait for the default one writes here next.
+  Status poison() override {
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaMemset(data_, kPoisonByte, size()));
+    return FP8_SDPA_CUDA_STATUS(cudaStreamSynchronize(cudaStreamLegacy));
+  }
   Status upload(const void* host) override {
     return FP8_SDPA_CUDA_STATUS(cudaMemcpy(data_, host, size(), cudaMemcpyHostToDevice));
   }

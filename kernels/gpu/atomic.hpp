@@ -68,11 +68,14 @@ GPU_FN std::uint32_t load_acquire(const std::uint32_t* address) {
 }
 
 /// load_acquire() until the word is `value`: waits for a block that runs, or has run, to write it.
-/// No GPU promises that one that has not begun will begin meanwhile.
+/// No GPU promises that one that has not begun will begin meanwhile. After a minute or so the
+/// kernel ends with an error.
 GPU_FN void wait_for_word(const std::uint32_t* address, std::uint32_t value,
                           [[maybe_unused]] Loc loc = GPU_LOC) {
 #if GPU_ON_DEVICE
-  while (load_acquire(address) != value) {
+  constexpr int kMostPolls = 1 << 26;  // of a microsecond
+  for (int polls = 0; load_acquire(address) != value; ++polls) {
+    if (polls == kMostPolls) __trap();
   }
 #else
   while (load_acquire(address) != value) host::wait_for_word(address, value, loc);

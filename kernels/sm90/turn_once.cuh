@@ -134,8 +134,9 @@ struct UnitTurner {
     const int batch_head = sm.unit.batch_head;
     if (batch_head == Unit::kNone) return false;
     const int tiles = tiles_of_keys<T>(p);
-    const auto nth = static_cast<int>(gpu::atomic_add_acq_rel(p.units.claimed + batch_head, 1));
-    if (nth >= tiles * T::kUnits) return false;
+    const std::uint32_t claimed = gpu::atomic_add_acq_rel(p.units.claimed + batch_head, 1);
+    if (claimed >= static_cast<std::uint32_t>(tiles * T::kUnits)) return false;
+    const int nth = static_cast<int>(claimed);
     const int tile = nth / T::kUnits;
     const int pass = attention::quotient(batch_head * p.group.value, p.pass_heads);
     const bool last_tile_first = !p.causal || lengths_fall(p, pass);
