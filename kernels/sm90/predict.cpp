@@ -25,8 +25,8 @@ constexpr double kClusterUs = 4.0;  // what a cluster's launch and its merge tak
 constexpr double kTailUs = 2.0;     // parts of a tail: written, counted, merged
 constexpr double kPrepareUs = 1.0;  // a kernel that turns V, beside what it moves
 constexpr double kPrepareBytesPerUs = 2.3e6;
-// Until enough of V is turned: under the causal mask the first items are of all heads, each with few
-// blocks to turn it.
+// Until enough of V is turned: under the causal mask the first items are of all heads, each with
+// few blocks to turn it.
 constexpr double kOnceUs = 6.0;
 constexpr double kOnceCausalUs = 18.0;
 

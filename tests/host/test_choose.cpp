@@ -101,12 +101,12 @@ TEST(Choose, AnLseIsNotGivenUpForSpeed) {
     int head_dim;
     std::vector<std::string> without_lse;  // one of the first two is the fastest
   };
-  const std::vector<Fastest> cases = {{64,
-                                       {"sm90_serial_ones", "sm90_prepared", "sm90_once",
-                                        "sm90_turns_ones", "sm90_split2_ones", "sm90_cluster"}},
-                                      {128, {"sm90_turns_ones", "sm90_turns_ones"}},
-                                      {256, {"sm90_once", "sm90_once", "sm90_prepared",
-                                             "sm90_serial_ones"}}};
+  const std::vector<Fastest> cases = {
+      {64,
+       {"sm90_serial_ones", "sm90_prepared", "sm90_once", "sm90_turns_ones", "sm90_split2_ones",
+        "sm90_cluster"}},
+      {128, {"sm90_turns_ones", "sm90_turns_ones"}},
+      {256, {"sm90_once", "sm90_once", "sm90_prepared", "sm90_serial_ones"}}};
   for (const Fastest& fastest : cases) {
     for (const std::int64_t seq : {4096, 16384}) {
       Problem problem = problem_of({1, 16, seq, fastest.head_dim});
