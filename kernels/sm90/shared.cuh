@@ -92,8 +92,8 @@ struct Traits {
   /// A multiple of 8 rows that V^T has more than the head dim; the last P V multiply has them.
   static constexpr int kExtraRows = kConfig.ones_column ? 8 : 0;
 
-  /// Warps of the producer warpgroup that bring V into its place, and those at one tile; the other
-  /// warp issues TMA.
+  /// Warps of the producer warpgroup that bring V into its place, or turn it for all blocks; the
+  /// other warp issues TMA.
   static constexpr int kTransposers = 3;
   /// Of a tile of V, with Config::once.
   static constexpr int kUnitDims = value_part_dims(kD);
