@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "gpu/backend.hpp"
 #if !GPU_ON_DEVICE
@@ -13,24 +14,51 @@
 namespace gpu {
 inline namespace GPU_BACKEND {
 
-/// atom.add.acq_rel.gpu.global.u32 (PTX ISA, "atom"; "Memory Consistency Model"): adds `value` and
-/// returns what was there. Who sees another thread's addition sees what that thread had written, or
-/// had seen through a barrier, before it.
-GPU_FN std::uint32_t atomic_add_acq_rel(std::uint32_t* address, std::uint32_t value) {
+template <class Word>
+concept AtomicWord = std::is_same_v<Word, std::uint32_t> || std::is_same_v<Word, std::uint64_t>;
+
+/// atom.add.acq_rel.gpu.global.u32, .u64 (PTX ISA, "atom"; "Memory Consistency Model"): adds
+/// `value` and returns what was there. Who sees another thread's addition sees what that thread had
+/// written, or had seen through a barrier, before it.
+template <AtomicWord Word>
+GPU_FN Word atomic_add_acq_rel(Word* address, std::type_identity_t<Word> value) {
 #if GPU_ON_DEVICE
-  std::uint32_t before;
-  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
-               : "=r"(before)
-               : "l"(__cvta_generic_to_global(address)), "r"(value)
-               : "memory");
+  Word before;
+  if constexpr (sizeof(Word) == sizeof(std::uint64_t)) {
+    asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], %2;"
+                 : "=l"(before)
+                 : "l"(__cvta_generic_to_global(address)), "l"(value)
+                 : "memory");
+  } else {
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(__cvta_generic_to_global(address)), "r"(value)
+                 : "memory");
+  }
   return before;
 #else
-  return std::atomic_ref<std::uint32_t>(*address).fetch_add(value, std::memory_order_acq_rel);
+  return std::atomic_ref<Word>(*address).fetch_add(value, std::memory_order_acq_rel);
 #endif
 }
 
-/// atom.cas.acq_rel.gpu.global.b64, likewise: if `expected` is there, writes `desired`; returns
-/// what was. Where `condition` is false nothing is done, without a branch, and 0 returned.
+/// atom.add.relaxed.gpu.global.u64, likewise, but who sees it sees nothing else by that: no earlier
+/// store of the thread is waited for.
+GPU_FN std::uint64_t atomic_add_relaxed(std::uint64_t* address, std::uint64_t value) {
+#if GPU_ON_DEVICE
+  std::uint64_t before;
+  asm volatile("atom.add.relaxed.gpu.global.u64 %0, [%1], %2;"
+               : "=l"(before)
+               : "l"(__cvta_generic_to_global(address)), "l"(value)
+               : "memory");
+  return before;
+#else
+  return std::atomic_ref<std::uint64_t>(*address).fetch_add(value, std::memory_order_relaxed);
+#endif
+}
+
+/// atom.cas.acq_rel.gpu.global.b64, as atomic_add_acq_rel(): if `expected` is there, writes
+/// `desired`; returns what was. Where `condition` is false nothing is done, without a branch, and 0
+/// returned.
 GPU_FN std::uint64_t atomic_cas_acq_rel_if(bool condition, std::uint64_t* address,
                                            std::uint64_t expected, std::uint64_t desired) {
 #if GPU_ON_DEVICE
@@ -51,26 +79,34 @@ GPU_FN std::uint64_t atomic_cas_acq_rel_if(bool condition, std::uint64_t* addres
 #endif
 }
 
-/// ld.acquire.gpu.global.u32 (PTX ISA, "ld"; sm_70): sees what a thread had written, or had seen
-/// through a barrier, that has changed the word by an atomic of this file to what is there.
-GPU_FN std::uint32_t load_acquire(const std::uint32_t* address) {
+/// ld.acquire.gpu.global.u32, .u64 (PTX ISA, "ld"; sm_70): sees what a thread had written, or had
+/// seen through a barrier, that has changed the word by an atomic of this file to what is there.
+template <AtomicWord Word>
+GPU_FN Word load_acquire(const Word* address) {
 #if GPU_ON_DEVICE
-  std::uint32_t value;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
-               : "=r"(value)
-               : "l"(__cvta_generic_to_global(address))
-               : "memory");
+  Word value;
+  if constexpr (sizeof(Word) == sizeof(std::uint64_t)) {
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
+                 : "=l"(value)
+                 : "l"(__cvta_generic_to_global(address))
+                 : "memory");
+  } else {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                 : "=r"(value)
+                 : "l"(__cvta_generic_to_global(address))
+                 : "memory");
+  }
   return value;
 #else
-  return std::atomic_ref<std::uint32_t>(*const_cast<std::uint32_t*>(address))
-      .load(std::memory_order_acquire);
+  return std::atomic_ref<Word>(*const_cast<Word*>(address)).load(std::memory_order_acquire);
 #endif
 }
 
 /// load_acquire() until the word is `value`: waits for a block that runs, or has run, to write it.
 /// No GPU promises that one that has not begun will begin meanwhile. After a minute or so the
 /// kernel ends with an error.
-GPU_FN void wait_for_word(const std::uint32_t* address, std::uint32_t value,
+template <AtomicWord Word>
+GPU_FN void wait_for_word(const Word* address, std::type_identity_t<Word> value,
                           [[maybe_unused]] Loc loc = GPU_LOC) {
 #if GPU_ON_DEVICE
   constexpr int kMostPolls = 1 << 26;  // of a microsecond
@@ -78,7 +114,9 @@ GPU_FN void wait_for_word(const std::uint32_t* address, std::uint32_t value,
     if (polls == kMostPolls) __trap();
   }
 #else
-  while (load_acquire(address) != value) host::wait_for_word(address, value, loc);
+  while (load_acquire(address) != value) {
+    host::wait_for_word({.address = address, .bytes = sizeof(Word), .value = value}, loc);
+  }
 #endif
 }
 

@@ -118,6 +118,24 @@ fp8_sdpa::Status can_start_early(bool& can) {
   return {};
 }
 
+/// Lets K have its shared memory on the current device. CUDA is asked once a thread and device, or
+/// `anew`: a device that was reset has forgotten.
+template <class K>
+fp8_sdpa::Status allow_shared_memory(bool anew) {
+  constexpr int kBytes = static_cast<int>(sizeof(typename K::Shared));
+  constexpr int kBytesWithoutOptIn = 48 * 1024;
+  if constexpr (kBytes > kBytesWithoutOptIn) {
+    thread_local int allowed_on = -1;
+    int device = 0;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
+    if (device == allowed_on && !anew) return {};
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(
+        cudaFuncSetAttribute(kernel_entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
+    allowed_on = device;
+  }
+  return {};
+}
+
 #endif
 
 /// Runs K over `grid` with sizeof(K::Shared) bytes of dynamic shared memory. On the device it
@@ -130,12 +148,6 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
   static_assert(std::is_trivially_destructible_v<Shared>);
   static_assert(alignof(Shared) <= kSharedAlignment);
 #if GPU_ON_DEVICE
-  constexpr int kSharedBytes = static_cast<int>(sizeof(Shared));
-  constexpr int kSharedBytesWithoutOptIn = 48 * 1024;
-  if constexpr (kSharedBytes > kSharedBytesWithoutOptIn) {
-    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
-        kernel_entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
-  }
   bool early = false;
   if (fp8_sdpa::Status s = can_start_early<K>(early); !s.ok()) return s;
   cudaLaunchAttribute attributes[2] = {};
@@ -151,11 +163,20 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = dim3(K::kThreads);
-  config.dynamicSmemBytes = kSharedBytes;
+  config.dynamicSmemBytes = sizeof(Shared);
   config.stream = queue.stream;
   config.attrs = attributes;
   config.numAttrs = count;
-  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaLaunchKernelEx(&config, kernel_entry<K>, params));
+  for (const bool anew : {false, true}) {
+    if (fp8_sdpa::Status s = allow_shared_memory<K>(anew); !s.ok()) return s;
+    const cudaError_t error = cudaLaunchKernelEx(&config, kernel_entry<K>, params);
+    const bool may_have_been_reset = error == cudaErrorInvalidValue && !anew;
+    if (!may_have_been_reset) {
+      FP8_SDPA_RETURN_IF_CUDA_ERROR(error);
+      break;
+    }
+    static_cast<void>(cudaGetLastError());
+  }
   return {};
 #else
   const host::Launch request{

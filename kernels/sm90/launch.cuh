@@ -21,11 +21,6 @@ struct Prepared {
   int kv_heads;                ///< of all batches
   std::size_t counts_offset;   ///< with Config::once: of UnitCounts in the workspace
   int kv_tiles;                ///< of a KV head
-
-  /// Of UnitCounts.
-  std::size_t count_words() const {
-    return static_cast<std::size_t>(kv_heads) * (1 + kv_tiles) + 1;
-  }
   int head_dim;
   bool two_terms;
 };
@@ -104,7 +99,7 @@ Status prepare_params(const Problem& p, Params& params) {
   using Keys = typename Shared::Keys;
   using Values = typename Shared::Values;
   const bool transposed = p.v.stride_dim != 1;
-  const int box_dims = T::kConfig.prepared_values ? value_part_dims(T::kHeadDim) : T::kHeadDim;
+  const int box_dims = T::kConfig.prepared_values ? T::kUnitDims : T::kHeadDim;
   const MapRequest q{&p.q,      p.seq_q, p.head_dim, p.q.stride_seq,
                      p.heads_q, p.batch, T::kTileM,  Shared::Queries::kPanelBytes};
   const MapRequest k{&p.k,       p.seq_kv, p.head_dim, p.k.stride_seq,
@@ -190,10 +185,12 @@ void plan_values(const Problem& p, Prepared& prepared, std::size_t& workspace_by
                                                  p.heads_kv * sizeof(typename Shared<T>::Values);
   if constexpr (T::kConfig.once) {
     prepared.kv_tiles = static_cast<int>(tiles);
-    prepared.params.all_units =
-        static_cast<std::uint32_t>(prepared.kv_heads * prepared.kv_tiles * T::kUnits);
+    const int all_tiles = prepared.kv_heads * prepared.kv_tiles;
+    prepared.params.all_units = static_cast<std::uint64_t>(all_tiles * T::kUnits);
+    prepared.params.units.words = prepared.kv_heads + all_tiles + 2;
     prepared.counts_offset = aligned(workspace_bytes);
-    workspace_bytes = prepared.counts_offset + prepared.count_words() * sizeof(std::uint32_t);
+    workspace_bytes = prepared.counts_offset +
+                      static_cast<std::size_t>(prepared.params.units.words) * sizeof(std::uint64_t);
   }
 }
 
@@ -215,11 +212,7 @@ template <class Tag, int kHeadDim, int kTerms>
 Status launch_kernels(const Prepared& prepared, const Params& params, const gpu::Queue& queue) {
   using K = Kernel<Tag, kHeadDim, kTerms>;
   const dim3 grid(static_cast<unsigned>(prepared.blocks));
-  if constexpr (K::T::kConfig.once) {
-    using Reset = ResetUnits<Tag>;
-    const typename Reset::Params reset{params.units.claimed, prepared.count_words()};
-    return gpu::launch_both<Reset, K>(dim3(Reset::blocks(reset.words)), reset, grid, params, queue);
-  } else if constexpr (K::T::kConfig.prepared_values) {
+  if constexpr (K::T::kConfig.prepared_values && !K::T::kConfig.once) {
     using Values = PrepareValues<Tag, kHeadDim, kTerms>;
     const ValueParams values = value_params<typename K::T>(params);
     const dim3 value_grid(
@@ -270,9 +263,10 @@ Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue&
     params.arrivals = reinterpret_cast<std::uint64_t*>(bytes);
     params.parts = reinterpret_cast<float*>(bytes + prepared.arrivals_bytes);
     params.values = reinterpret_cast<std::uint8_t*>(bytes + prepared.values_offset);
-    params.units.claimed = reinterpret_cast<std::uint32_t*>(bytes + prepared.counts_offset);
+    params.units.claimed = reinterpret_cast<std::uint64_t*>(bytes + prepared.counts_offset);
     params.units.turned = params.units.claimed + prepared.kv_heads;
     params.units.all = params.units.turned + prepared.kv_heads * prepared.kv_tiles;
+    params.units.left = params.units.all + 1;
   }
   return for_head_dim<Tag>(prepared.head_dim, [&]<int kHeadDim>() {
     return prepared.two_terms ? launch_kernels<Tag, kHeadDim, 2>(prepared, params, queue)

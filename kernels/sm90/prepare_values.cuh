@@ -27,8 +27,8 @@ template <class Tag, int kHeadDim, int kTerms = 1>
 struct PrepareValues {
   using T = Traits<Tag, kHeadDim, kTerms>;
   using Params = ValueParams;
-  static constexpr int kDims = value_part_dims(kHeadDim);
-  static constexpr int kParts = kHeadDim / kDims;
+  static constexpr int kDims = T::kUnitDims;
+  static constexpr int kParts = T::kUnits;
   using Keys = Tile<T::kTileN, kDims>;
   using Values = Tile<kDims + T::kExtraRows, T::kTileN>;
   static constexpr int kWarps = 4;

@@ -23,6 +23,7 @@ struct Loader {
   GPU_FN void run() {
     for_each_piece<T>(p, [this](int, const Piece& piece) { load(locate<T>(p, piece)); });
     if constexpr (!T::kConfig.prepared_values) stop_transposers();
+    if constexpr (T::kConfig.once) gpu::mbarrier_arrive(sm.all_loaded());
   }
 
  private:
@@ -30,9 +31,6 @@ struct Loader {
     gpu::wait_for_earlier_kernels();
     if (work.tiles == 0) return;
     load_queries(work);
-    if constexpr (T::kConfig.once) {
-      all_turned = all_turned || gpu::load_acquire(p.units.all) == p.all_units;
-    }
     const MapPlace k_at = place(p.k_steps, work.kv_head, work.batch);
     const MapPlace v_at = place(p.v_steps, work.kv_head, work.batch);
     for (int tile = work.last_tile; tile >= work.first_tile;
@@ -109,9 +107,13 @@ struct Loader {
   /// Until the tile has been turned: by whom, nobody knows. Once all of V has been, that is known.
   GPU_FN void wait_for_units(const Work& work, int tile) {
     if (all_turned) return;
+    if (tile == work.last_tile) {
+      all_turned = gpu::load_acquire(p.units.all) == no_units(p) + p.all_units;
+      if (all_turned) return;
+    }
     const int batch_head = work.batch * p.heads_kv + work.kv_head;
-    gpu::wait_for_word(p.units.turned + batch_head * tiles_of_keys<T>(p) + tile, T::kUnits);
-    gpu::fence_proxy_async();  // others wrote it by ordinary stores; it is read by a bulk copy
+    gpu::wait_for_word(p.units.turned + batch_head * tiles_of_keys<T>(p) + tile,
+                       no_units(p) + T::kUnits);
   }
   GPU_FN void load_transposed(int tile, const MapPlace& at) {
     const int slot = slot_of<T::kStages>(tiles_before);

@@ -60,11 +60,6 @@ struct alignas(1024) Tile {
   }
 };
 
-/// Dims of V that are turned at once where it is turned for all blocks.
-constexpr int value_part_dims(int head_dim) {
-  return head_dim < 128 ? head_dim : 128;
-}
-
 /// What kernel <Tag, kHeadDim, kTerms> is made of; kTerms are those of P.
 template <class Tag, int kD, int kTerms = 1>
 struct Traits {
@@ -95,8 +90,9 @@ struct Traits {
   /// Warps of the producer warpgroup that bring V into its place, or turn it for all blocks; the
   /// other warp issues TMA.
   static constexpr int kTransposers = 3;
-  /// Of a tile of V, with Config::once.
-  static constexpr int kUnitDims = value_part_dims(kD);
+  /// Dims of a tile of V that are turned at once where V is turned for all blocks, and how many
+  /// times that is done.
+  static constexpr int kUnitDims = kD < 128 ? kD : 128;
   static constexpr int kUnits = kD / kUnitDims;
 
   static_assert((kStages & (kStages - 1)) == 0 && kStages <= gpu::kWarpSize);
@@ -136,13 +132,15 @@ struct Unit {
 template <class T, bool = T::kConfig.once>
 struct UnitBuffers {
   static constexpr int kSlots = 2;
+  static constexpr int kKnown = 4;  ///< one is told while the next but one is claimed
   Tile<T::kTileN, T::kUnitDims> landing[kSlots];
   Tile<T::kUnitDims + T::kExtraRows, T::kTileN> turned;
   gpu::MBarrier landed[kSlots];
-  Unit units[kSlots];
+  Unit units[kKnown];
   // Of the thread that fetches, which has no registers to spare: its next piece of work, and the
   // head of the one before, which may have units left.
   int step, batch_head;
+  bool last_to_leave;  ///< the counts: this block
 };
 template <class T>
 struct UnitBuffers<T, false> {};
@@ -186,17 +184,23 @@ struct Shared {
   bool no_tile[kLandingsFull];  ///< whether landing_full says that no tile is left
   float zero;                   ///< 0
   gpu::MBarrier turn[T::kConfig.exp_turns ? T::kRowGroups : 1][kWarpgroupWarps];
+
+  /// With Config::once, where nothing lands.
+  GPU_FN gpu::MBarrier& all_loaded() {
+    static_assert(T::kConfig.once);
+    return landing_full[0];
+  }
 };
 
-/// Where prepare_values.cuh leaves a tile of V^T: tiles of a (batch, KV head) follow each other.
+/// Where a tile of V^T lies in the workspace: tiles of a (batch, KV head) follow each other.
 template <class T>
 GPU_FN std::uint8_t* prepared_tile(std::uint8_t* values, int seq_kv, int batch_head, int tile) {
   const std::int64_t tiles = (seq_kv + T::kTileN - 1) / T::kTileN;
   return values + (batch_head * tiles + tile) * std::int64_t{sizeof(typename Shared<T>::Values)};
 }
 
-/// Copies rows of V^T out to such a tile: part `part` of value_part_dims(), the last one with the
-/// extra rows behind it. By `threads` threads, of which this is number `thread`.
+/// Copies rows of V^T out to such a tile: part `part` of kUnits, the last one with the extra rows
+/// behind it. By `threads` threads, of which this is number `thread`.
 template <class T, class Part>
 GPU_FN void copy_part(const Part& from, std::uint8_t* tile, int part, int thread, int threads) {
   using Values = typename Shared<T>::Values;

@@ -8,6 +8,10 @@
 // included, and say so. A loader waits for the units of a tile before it fetches them
 // (producer.cuh). Nobody waits for a block that has not begun: a block claims the units of its
 // heads until none is left, so that each is its own or some other's that runs.
+//
+// What they count in the workspace, UnitCounts, has a tag in each word: one without it counts
+// nothing, whatever wrote it. The last block to leave makes all words such that count nothing, for
+// the plan's next launch.
 #pragma once
 
 #include "sm90/loads.cuh"
@@ -15,35 +19,22 @@
 
 namespace fp8_sdpa::sm90 {
 
-/// The kernel before: nothing has been claimed or turned.
-template <class Tag>
-struct ResetUnits {
-  struct Params {
-    std::uint32_t* counts;
-    std::size_t words;
-  };
-  struct Shared {};
-  static constexpr int kThreads = 1024;
-  static constexpr int kMinBlocks = 1;
-  static constexpr int kMinSmVersion = sm90::kMinSmVersion;
-  static constexpr bool kOnlySm90a = true;
-  static constexpr bool kStartsEarly = true;
-
-  static unsigned blocks(std::size_t words) {
-    constexpr std::size_t kMaxBlocks = 128;
-    const std::size_t blocks = (words + kThreads - 1) / kThreads;
-    return static_cast<unsigned>(blocks < kMaxBlocks ? blocks : kMaxBlocks);
+/// The count of a word of UnitCounts before 1 was added, which found `before` there. A word that
+/// had no tag becomes a count first, and 1 is added anew.
+GPU_FN std::uint64_t counted(const Params& p, std::uint64_t* word, std::uint64_t before) {
+  const std::uint64_t none = no_units(p);
+  const auto is_count = [&](std::uint64_t x) { return (x - none) >> kUnitBits == 0; };
+  if (is_count(before)) return before - none;
+  for (std::uint64_t seen = before + 1; !is_count(seen);) {
+    const std::uint64_t found = gpu::atomic_cas_acq_rel_if(true, word, seen, none);
+    seen = found == seen ? none : found;
   }
-  GPU_FN static void run(const Params& p, Shared& /*shared*/) {
-    gpu::wait_for_earlier_kernels();
-    gpu::let_next_kernel_start();
-    const std::size_t step = std::size_t{gpu::grid_dim().x} * kThreads;
-    for (std::size_t i = std::size_t{gpu::block_idx().x} * kThreads + gpu::thread_idx();
-         i < p.words; i += step) {
-      p.counts[i] = 0;
-    }
-  }
-};
+  return gpu::atomic_add_acq_rel(word, 1) - none;
+}
+/// Adds 1 to a word of UnitCounts and returns its count before.
+GPU_FN std::uint64_t count_up(const Params& p, std::uint64_t* word) {
+  return counted(p, word, gpu::atomic_add_acq_rel(word, 1));
+}
 
 /// One of the warps that turn V for all.
 template <class T>
@@ -71,9 +62,9 @@ struct UnitTurner {
     for (unsigned nth = 0;; ++nth) {
       const int slot = slot_of<kSlots>(nth);
       meet();  // unit nth is known, and the one before it has been copied out
-      if (thread() == 0 && nth > 0) say_turned(sm.unit.units[slot_of<kSlots>(nth - 1)]);
-      const Unit unit = sm.unit.units[slot];
-      if (unit.tile == Unit::kNone) return;
+      if (nth > 0) say_turned(unit_at(nth - 1));
+      const Unit& unit = unit_at(nth);  // read anew where it is used: registers are few
+      if (unit.tile == Unit::kNone) break;
       if (thread() == 0) fetch(nth + 1);
       gpu::mbarrier_wait(sm.unit.landed[slot], full_parity<kSlots>(nth));
       turn(sm.unit.landing[slot]);
@@ -82,12 +73,16 @@ struct UnitTurner {
                    unit.part, thread(), kThreads);
       gpu::fence_proxy_async();  // written by ordinary stores, to be read by bulk copies
     }
+    leave_counts();
   }
 
  private:
   static constexpr int kSlots = UnitBuffers<T>::kSlots;
 
   GPU_FN int thread() const { return warp * gpu::kWarpSize + gpu::lane_idx(); }
+  GPU_FN Unit& unit_at(unsigned nth) const {
+    return sm.unit.units[slot_of<UnitBuffers<T>::kKnown>(nth)];
+  }
   GPU_FN static void meet() { gpu::named_barrier_sync(kBarrier, kThreads); }
   GPU_FN void turn(Keys& landing) const {
     // Plus 0, loaded: else what follows from the warp is kept from unit to unit, and spilled.
@@ -100,16 +95,31 @@ struct UnitTurner {
       turner.transpose(landing, sm.unit.turned);
     }
   }
+  /// By two warps, while the first one claims: all wait for their answers at the same time.
   GPU_FN void say_turned(const Unit& unit) const {
+    static_assert(T::kTransposers == 3);
+    if (warp == 0 || gpu::lane_idx() != 0) return;
     const int tile = unit.batch_head * tiles_of_keys<T>(p) + unit.tile;
-    gpu::atomic_add_acq_rel(p.units.turned + tile, 1);
-    gpu::atomic_add_acq_rel(p.units.all, 1);
+    count_up(p, warp == 1 ? p.units.turned + tile : p.units.all);
+  }
+
+  /// When nobody of this block counts units or waits for any. The last block to come here leaves
+  /// the words as the next launch wants them.
+  GPU_FN void leave_counts() const {
+    meet();  // the last unit has been told
+    if (thread() == 0) {
+      gpu::mbarrier_wait(sm.all_loaded(), full_parity<1>(0));
+      sm.unit.last_to_leave = count_up(p, p.units.left) + 1 == gpu::grid_dim().x;
+    }
+    meet();
+    if (!sm.unit.last_to_leave) return;
+    for (int i = thread(); i < p.units.words; i += kThreads) p.units.claimed[i] = no_units(p);
   }
 
   /// Claims the next unit of this block and has it loaded.
   GPU_FN void fetch(unsigned nth) const {
     const int slot = slot_of<kSlots>(nth);
-    Unit& unit = sm.unit.units[slot];
+    Unit& unit = unit_at(nth);
     unit.tile = Unit::kNone;
     while (!claim(unit)) {
       if (!next_head()) return;
@@ -134,9 +144,10 @@ struct UnitTurner {
     const int batch_head = sm.unit.batch_head;
     if (batch_head == Unit::kNone) return false;
     const int tiles = tiles_of_keys<T>(p);
-    const std::uint32_t claimed = gpu::atomic_add_acq_rel(p.units.claimed + batch_head, 1);
-    if (claimed >= static_cast<std::uint32_t>(tiles * T::kUnits)) return false;
-    const int nth = static_cast<int>(claimed);
+    // Relaxed: a claim tells nothing, and would wait for the stores of the unit before.
+    std::uint64_t* const word = p.units.claimed + batch_head;
+    const int nth = static_cast<int>(counted(p, word, gpu::atomic_add_relaxed(word, 1)));
+    if (nth >= tiles * T::kUnits) return false;
     const int tile = nth / T::kUnits;
     const int pass = attention::quotient(batch_head * p.group.value, p.pass_heads);
     const bool last_tile_first = !p.causal || lengths_fall(p, pass);

@@ -21,11 +21,14 @@ struct MapSteps {
   int head, batch;  ///< 1, or 0 if broadcast
 };
 
-/// With Config::once, in the workspace: how far V has been turned, in units. 0 at first.
+/// With Config::once, in the workspace: how far V has been turned, in units. Words that follow each
+/// other; what they count, and what they hold before, is told in turn_once.cuh.
 struct UnitCounts {
-  std::uint32_t* claimed;  ///< of each (batch, KV head)
-  std::uint32_t* turned;   ///< of each tile of each
-  std::uint32_t* all;      ///< turned in all
+  std::uint64_t* claimed;  ///< of each (batch, KV head)
+  std::uint64_t* turned;   ///< of each tile of each
+  std::uint64_t* all;      ///< turned in all
+  std::uint64_t* left;     ///< blocks that count no more
+  int words;               ///< in all
 };
 
 struct Params {
@@ -57,7 +60,7 @@ struct Params {
   std::uint64_t plan_tag;  ///< of arrival counters: arrive()
   std::uint8_t* values;    ///< with prepared_values: V^T, tile by tile
   UnitCounts units;
-  std::uint32_t all_units;
+  std::uint64_t all_units;
   Schedule schedule;
 };
 
@@ -94,6 +97,13 @@ GPU_SHARED_FN int key_limit(const Params& p, int row) {
 /// Whether the lengths of a pass's items fall, under the causal mask.
 GPU_SHARED_FN bool lengths_fall(const Params& p, int pass) {
   return (p.passes - pass) % 2 != 0;
+}
+/// Bits of a word of UnitCounts that count; V^T of as many units would take 128 GiB.
+inline constexpr int kUnitBits = 24;
+
+/// What such a word holds that counts nothing: the plan's tag.
+GPU_FN std::uint64_t no_units(const Params& p) {
+  return p.plan_tag << kUnitBits;
 }
 /// The (batch, head) of an item, counted over both, and its tile of query rows.
 struct ItemPlace {

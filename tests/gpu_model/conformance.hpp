@@ -23,6 +23,7 @@ enum class Primitive {
   kAtomicAdd,
   kAtomicCas,
   kWaitForWord,
+  kWaitForWideWord,
   kEarlyStart,
   kCpAsync,
   kCpAsyncZfill,

@@ -251,23 +251,32 @@ struct AtomicAdd : KernelBase<kAtomicThreads> {
 };
 
 /// in: an int per thread of all warps but the first, which leave them in global memory and count
-/// themselves; the first waits until all have, and sums up. out: the counter, which the launch
-/// zeroes; the values; the sums.
+/// themselves; the first waits until all have, and sums up. out: the counter, two words that the
+/// launch zeroes; the values; the sums.
+/// With Word of 64 bits, the upper half of the counter counts too, without order.
+template <class Word>
 struct WaitForWord : KernelBase<kWordWarps * kLanes> {
+  static constexpr bool kWide = sizeof(Word) == sizeof(std::uint64_t);
   GPU_FN static void run(const Buffers& p, Nothing&) {
     const int lane = gpu::lane_idx();
     const int warp = gpu::warp_idx() - 1;
     auto* out = static_cast<std::uint32_t*>(p.out);
+    auto* counter = reinterpret_cast<Word*>(out);
     std::uint32_t* parts = out + kWordParts;
     if (warp >= 0) {
       parts[warp * kLanes + lane] = static_cast<const std::uint32_t*>(p.in)[warp * kLanes + lane];
       gpu::sync_warp();
-      if (lane == 0) gpu::atomic_add_acq_rel(out, 1);
+      if constexpr (kWide) {
+        if (lane == 1) gpu::atomic_add_relaxed(counter, Word{1} << 32);
+      }
+      if (lane == 0) gpu::atomic_add_acq_rel(counter, 1);
       return;
     }
-    if (lane == 0) gpu::wait_for_word(out, kWordWarps - 1);
+    constexpr std::uint64_t kAll = kWordWarps - 1;
+    constexpr auto kAwaited = static_cast<Word>(kWide ? kAll << 32 | kAll : kAll);
+    if (lane == 0) gpu::wait_for_word(counter, kAwaited);
     gpu::sync_warp();
-    std::uint32_t sum = gpu::load_acquire(out);
+    auto sum = static_cast<std::uint32_t>(gpu::load_acquire(counter));
     for (int w = 0; w < kWordWarps - 1; ++w) sum += parts[w * kLanes + lane];
     out[kWordSums + lane] = sum;
   }
@@ -422,6 +431,12 @@ struct ReadAfterWaiting : KernelBase<kEarlyThreads> {
   }
 };
 
+template <class Word>
+fp8_sdpa::Status launch_wait(const Buffers& b, const gpu::Queue& q) {
+  const auto status = gpu::fill_zero(b.out, kWordParts * sizeof(std::uint32_t), q);
+  return status.ok() ? gpu::launch<WaitForWord<Word>>(dim3(1), b, q) : status;
+}
+
 inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu::Queue& q) {
   switch (primitive) {
     case Primitive::kIndices:
@@ -435,10 +450,8 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kCpAsyncZfill: return gpu::launch<CpAsyncZfill>(dim3(1), b, q);
     case Primitive::kAtomicAdd: return launch_atomic<AtomicAdd<false>>(b, q);
     case Primitive::kAtomicCas: return launch_atomic<AtomicAdd<true>>(b, q);
-    case Primitive::kWaitForWord: {
-      const auto status = gpu::fill_zero(b.out, kWordParts * sizeof(std::uint32_t), q);
-      return status.ok() ? gpu::launch<WaitForWord>(dim3(1), b, q) : status;
-    }
+    case Primitive::kWaitForWord: return launch_wait<std::uint32_t>(b, q);
+    case Primitive::kWaitForWideWord: return launch_wait<std::uint64_t>(b, q);
     case Primitive::kEarlyStart:
       return gpu::launch_both<WriteLate, ReadAfterWaiting>(dim3(kEarlyBlocks), b,
                                                            dim3(kEarlyBlocks), b, q);

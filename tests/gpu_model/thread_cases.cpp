@@ -103,17 +103,18 @@ Case atomic_case(const char* name, Primitive primitive) {
   return make_case(name, primitive, in, expected, 0);
 }
 
-Case wait_for_word_case() {
+Case wait_for_word_case(const char* name, Primitive primitive, bool wide) {
   const auto in = numbers((kWordWarps - 1) * kLanes, 59);
   std::vector<std::uint32_t> expected(kWordSums + kLanes, 0);
   expected[0] = kWordWarps - 1;
+  if (wide) expected[1] = kWordWarps - 1;
   for (int i = 0; i < (kWordWarps - 1) * kLanes; ++i) {
     const auto value = static_cast<std::uint32_t>(in[i]);
     expected[kWordParts + i] = value;
     expected[kWordSums + i % kLanes] += value;
   }
   for (int lane = 0; lane < kLanes; ++lane) expected[kWordSums + lane] += kWordWarps - 1;
-  return make_case("wait_for_word", Primitive::kWaitForWord, in, expected, 0);
+  return make_case(name, primitive, in, expected, 0);
 }
 
 std::vector<std::uint8_t> some_bytes(int count) {
@@ -156,7 +157,8 @@ void add_thread_cases(std::vector<Case>& all) {
   all.push_back(shuffle_xor_case());
   all.push_back(atomic_case("atomic_add_acq_rel", Primitive::kAtomicAdd));
   all.push_back(atomic_case("atomic_cas_acq_rel_if", Primitive::kAtomicCas));
-  all.push_back(wait_for_word_case());
+  all.push_back(wait_for_word_case("wait_for_word", Primitive::kWaitForWord, false));
+  all.push_back(wait_for_word_case("wait_for_wide_word", Primitive::kWaitForWideWord, true));
   all.push_back(early_start_case());
   all.push_back(cp_async_case());
   all.push_back(cp_async_zfill_case());

@@ -17,10 +17,6 @@ struct KernelCode {
   int count(const std::string& mnemonic) const;
   /// Whether this is the kernel that turns V before another multiplies.
   bool turns_values() const { return symbol.find("PrepareValues") != std::string::npos; }
-  /// Whether this is the kernel that zeroes what blocks of another count.
-  bool resets_counts() const { return symbol.find("ResetUnits") != std::string::npos; }
-  /// Whether it does what its variant is for.
-  bool multiplies() const { return !turns_values() && !resets_counts(); }
   /// The code as one text in which the kernel's own name does not occur.
   std::string body() const;
 };

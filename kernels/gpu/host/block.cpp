@@ -31,6 +31,18 @@ std::string describe_block(uint3 index) {
          std::to_string(index.z) + ")";
 }
 
+template <class Word>
+std::uint64_t load_relaxed(const void* address) {
+  auto& word = *static_cast<Word*>(const_cast<void*>(address));
+  return std::atomic_ref<Word>(word).load(std::memory_order_relaxed);
+}
+/// The thread that waits orders itself after the write, by a load of its own.
+bool is_there(const AwaitedWord& word) {
+  return word.value == (word.bytes == sizeof(std::uint64_t)
+                            ? load_relaxed<std::uint64_t>(word.address)
+                            : load_relaxed<std::uint32_t>(word.address));
+}
+
 }  // namespace
 
 bool Operation::operator==(const Operation& other) const {
@@ -268,9 +280,7 @@ Fiber* Block::end_waits_for_earlier() {
 
 Fiber* Block::take_told() {
   std::erase_if(waiting_for_words_, [this](const WordWait& wait) {
-    auto& word = const_cast<std::uint32_t&>(*wait.word);
-    const bool told =
-        std::atomic_ref<std::uint32_t>(word).load(std::memory_order_relaxed) == wait.value;
+    const bool told = is_there(wait.word);
     if (told) ready_.push(wait.fiber);
     return told;
   });
@@ -294,10 +304,10 @@ void Block::wait_for_earlier_kernels(Fiber& me) {
   earlier_->wait();
 }
 
-void Block::wait_for_word(Fiber& me, const std::uint32_t* word, std::uint32_t value) {
+void Block::wait_for_word(Fiber& me, const AwaitedWord& word) {
   {
     const tsan::Quiet quiet;
-    waiting_for_words_.push_back({&me, word, value});
+    waiting_for_words_.push_back({&me, word});
   }
   wait(me);
 }

@@ -143,7 +143,7 @@ class Block {
   void collective(Fiber& me, const Operation& operation, WarpAction action, void* argument);
   /// Earlier kernels run as late as they may: when nobody else of the block can.
   void wait_for_earlier_kernels(Fiber& me);
-  void wait_for_word(Fiber& me, const std::uint32_t* word, std::uint32_t value);
+  void wait_for_word(Fiber& me, const AwaitedWord& word);
   /// Lets another thread run, if the schedule is an adversary.
   void preempt(Fiber& me);
 
@@ -211,8 +211,7 @@ class Block {
   std::vector<Fiber*> waiting_for_earlier_;
   struct WordWait {
     Fiber* fiber;
-    const std::uint32_t* word;
-    std::uint32_t value;
+    AwaitedWord word;
   };
   std::vector<WordWait> waiting_for_words_;
   std::unique_ptr<AsyncUnits> async_;

@@ -298,10 +298,10 @@ void fail_operand(const char* name, const char* what_is_wrong, Location loc) {
   fail(current_fiber(), {.name = name, .loc = loc}, what_is_wrong);
 }
 
-void wait_for_word(const std::uint32_t* word, std::uint32_t value, Location loc) {
+void wait_for_word(const AwaitedWord& word, Location loc) {
   Fiber& me = current_fiber();
   me.at = {.name = "wait_for_word", .loc = loc};
-  me.block.wait_for_word(me, word, value);
+  me.block.wait_for_word(me, word);
 }
 
 void wait_for_earlier_kernels() {

@@ -65,9 +65,15 @@ void wmma_mma(WmmaArguments& arguments, Location loc);
 /// Runs ExecutorOptions::earlier_kernels, if no thread of the launch has.
 void wait_for_earlier_kernels();
 
-/// Suspends the thread until the word is `value`, perhaps. Words of global memory are seen as late
-/// as may be: when nobody else of the block can run.
-void wait_for_word(const std::uint32_t* word, std::uint32_t value, Location loc);
+/// What a thread waits for: a word of global memory of 4 or 8 bytes that is `value`.
+struct AwaitedWord {
+  const void* address;
+  std::size_t bytes;
+  std::uint64_t value;
+};
+/// Suspends the thread until the word is there, perhaps. Words of global memory are seen as late as
+/// may be: when nobody else of the block can run.
+void wait_for_word(const AwaitedWord& word, Location loc);
 
 /// One launch, with the kernel's types erased.
 struct Launch {
