@@ -111,7 +111,6 @@ struct Loader {
     if (all_turned) return;
     const int batch_head = work.batch * p.heads_kv + work.kv_head;
     gpu::wait_for_word(p.units.turned + batch_head * tiles_of_keys<T>(p) + tile, T::kUnits);
-    gpu::fence_proxy_async();  // others wrote it by ordinary stores; it is read by a bulk copy
   }
   GPU_FN void load_transposed(int tile, const MapPlace& at) {
     const int slot = slot_of<T::kStages>(tiles_before);
