@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu/cluster.hpp"        // IWYU pragma: export
+#include "gpu/global_store.hpp"   // IWYU pragma: export
 #include "gpu/gpu.hpp"            // IWYU pragma: export
 #include "gpu/shared_matrix.hpp"  // IWYU pragma: export
 #include "gpu/tensor_map.hpp"     // IWYU pragma: export

@@ -109,11 +109,13 @@ struct Loader {
     if (all_turned) return;
     if (tile == work.last_tile) {
       all_turned = gpu::load_acquire(p.units.all) == no_units(p) + p.all_units;
-      if (all_turned) return;
     }
-    const int batch_head = work.batch * p.heads_kv + work.kv_head;
-    gpu::wait_for_word(p.units.turned + batch_head * tiles_of_keys<T>(p) + tile,
-                       no_units(p) + T::kUnits);
+    if (!all_turned) {
+      const int batch_head = work.batch * p.heads_kv + work.kv_head;
+      gpu::wait_for_word(p.units.turned + batch_head * tiles_of_keys<T>(p) + tile,
+                         no_units(p) + T::kUnits);
+    }
+    gpu::fence_proxy_async_global();  // others wrote it by ordinary stores, bulk copies read it
   }
   GPU_FN void load_transposed(int tile, const MapPlace& at) {
     const int slot = slot_of<T::kStages>(tiles_before);

@@ -204,9 +204,7 @@ GPU_FN std::uint8_t* prepared_tile(std::uint8_t* values, int seq_kv, int batch_h
 template <class T, class Part>
 GPU_FN void copy_part(const Part& from, std::uint8_t* tile, int part, int thread, int threads) {
   using Values = typename Shared<T>::Values;
-  struct alignas(16) Chunk {
-    std::uint32_t word[4];
-  };
+  using Chunk = uint4;
   const int rows = part + 1 == T::kUnits ? Part::kHeight : T::kUnitDims;
   const int chunks = rows * Part::kPanelBytes / int{sizeof(Chunk)};
 #pragma unroll
@@ -214,7 +212,8 @@ GPU_FN void copy_part(const Part& from, std::uint8_t* tile, int part, int thread
     std::uint8_t* const to = tile + Values::offset(part * T::kUnitDims, panel * Part::kPanelBytes);
 #pragma unroll 4
     for (int i = thread; i < chunks; i += threads) {
-      reinterpret_cast<Chunk*>(to)[i] = reinterpret_cast<const Chunk*>(from.bytes[panel])[i];
+      const Chunk chunk = reinterpret_cast<const Chunk*>(from.bytes[panel])[i];
+      gpu::store_global_16(reinterpret_cast<Chunk*>(to) + i, chunk);
     }
   }
 }

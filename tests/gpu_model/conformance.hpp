@@ -55,6 +55,7 @@ enum class Primitive {
   kTmaLoad,
   kTmaStore,
   kBulkLoad,
+  kGlobalStore,
   kWgmmaSizes,
   kWgmmaSwizzles,
   kWgmmaTypes,
@@ -188,6 +189,11 @@ inline constexpr int kBulkIn = 8192;
 inline constexpr int kBulkOut = 5632;
 inline constexpr int kBulkThreads = 64;
 inline constexpr int kBulkRounds = 3;
+
+/// store_global_16: a chunk for each thread in each round.
+inline constexpr int kStoreThreads = 96;
+inline constexpr int kStoreBytes = 16 * kStoreThreads;
+inline constexpr int kStoreRounds = 3;
 
 /// mbarrier: a ring of two buffers between a warp and three.
 inline constexpr int kMBarrierConsumers = 96;

@@ -483,6 +483,7 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kTmaLoad:
     case Primitive::kTmaStore:
     case Primitive::kBulkLoad:
+    case Primitive::kGlobalStore:
     case Primitive::kWgmmaSizes:
     case Primitive::kWgmmaSwizzles:
     case Primitive::kWgmmaTypes:

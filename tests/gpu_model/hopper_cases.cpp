@@ -121,6 +121,21 @@ Case bulk_load_case() {
   return make_case("bulk_load", Primitive::kBulkLoad, in, expected, 0);
 }
 
+Case global_store_case() {
+  constexpr int kChunk = 16;
+  const auto in = random_bytes(kStoreRounds * kStoreBytes);
+  std::vector<std::uint8_t> fetched;
+  for (int round = 0; round < kStoreRounds; ++round) {
+    for (int t = 0; t < kStoreThreads; ++t) {
+      const auto from = in.begin() + round * kStoreBytes + (kStoreThreads - 1 - t) * kChunk;
+      fetched.insert(fetched.end(), from, from + kChunk);
+    }
+  }
+  std::vector<std::uint8_t> expected(fetched.end() - kStoreBytes, fetched.end());
+  expected.insert(expected.end(), fetched.begin(), fetched.end());
+  return make_case("store_global_16", Primitive::kGlobalStore, in, expected, 0);
+}
+
 Case elect_case() {
   std::vector<int> expected;
   for (int warp = 0; warp < kElectThreads / kLanes; ++warp) {
@@ -164,6 +179,7 @@ void add_hopper_cases(std::vector<Case>& all) {
   all.push_back(hopper_only(tma_load_case(), true));
   all.push_back(hopper_only(tma_store_case(), true));
   all.push_back(hopper_only(bulk_load_case(), false));
+  all.push_back(hopper_only(global_store_case(), false));
   all.push_back(hopper_only(elect_case(), false));
   all.push_back(hopper_only(setmaxnreg_case(), true));
   all.push_back(hopper_only(cluster_case(), false));

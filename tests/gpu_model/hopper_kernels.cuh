@@ -193,6 +193,39 @@ struct BulkLoad : KernelBase<kBulkThreads, BulkShared> {
   }
 };
 
+/// in: (kStoreRounds, kStoreBytes) bytes. out: what has been stored last, kStoreBytes; in each
+/// round what a bulk copy has fetched of what all threads have stored there, each a chunk of in
+/// from the end.
+struct StoreShared {
+  uint4 fetched[kStoreThreads];
+  gpu::MBarrier landed;
+};
+struct GlobalStore : KernelBase<kStoreThreads, StoreShared> {
+  static constexpr int kMinSmVersion = 90;
+
+  GPU_FN static void run(const Buffers& p, Shared& sm) {
+    const int t = gpu::thread_idx();
+    if (t == 0) {
+      gpu::mbarrier_init(sm.landed, 1);
+      gpu::fence_mbarrier_init();
+    }
+    auto* const out = static_cast<uint4*>(p.out);
+    for (int round = 0; round < kStoreRounds; ++round) {
+      const uint4* const in = static_cast<const uint4*>(p.in) + round * kStoreThreads;
+      gpu::store_global_16(out + t, in[kStoreThreads - 1 - t]);
+      gpu::fence_proxy_async();
+      gpu::sync_block();
+      if (t == 0) {
+        gpu::mbarrier_arrive_expect_tx(sm.landed, kStoreBytes);
+        gpu::bulk_load(sm.fetched, out, kStoreBytes, sm.landed);
+      }
+      gpu::mbarrier_wait(sm.landed, round % 2);
+      out[(round + 1) * kStoreThreads + t] = sm.fetched[t];
+      gpu::sync_block();
+    }
+  }
+};
+
 /// in: kTmaBoxSlot bytes, every config's box as it lies in shared memory. out: kTmaTensorSlot bytes
 /// a config, a tensor of which the box is written.
 struct TmaStore : KernelBase<kTmaThreads, TmaShared> {
@@ -336,6 +369,7 @@ inline fp8_sdpa::Status launch_hopper(Primitive primitive, const Buffers& b, con
     case Primitive::kTmaLoad:
     case Primitive::kTmaStore: return launch_tma(primitive, b, q);
     case Primitive::kBulkLoad: return gpu::launch<BulkLoad>(dim3(1), b, q);
+    case Primitive::kGlobalStore: return gpu::launch<GlobalStore>(dim3(1), b, q);
     case Primitive::kElectOne: return gpu::launch<ElectOne>(dim3(1), b, q);
     case Primitive::kSetmaxnreg: return gpu::launch<Setmaxnreg>(dim3(1), b, q);
     case Primitive::kCluster:

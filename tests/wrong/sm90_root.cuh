@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "sm90/launch.cuh"
+#include "tests/hidden_inputs.hpp"
 
 namespace fp8_sdpa::sm90 {
 
@@ -28,53 +28,6 @@ inline void forget_output(const Problem& p) {
   }
 }
 
-/// The inputs, NaN until they are shown again.
-class HiddenInputs {
- public:
-  explicit HiddenInputs(const Problem& p) : problem_(p) {
-    visit([this](auto& value) {
-      const auto* const bytes = reinterpret_cast<const unsigned char*>(&value);
-      kept_.insert(kept_.end(), bytes, bytes + sizeof(value));
-      std::memset(&value, 0xFF, sizeof(value));
-    });
-  }
-  void show() {
-    const unsigned char* from = kept_.data();
-    visit([&from](auto& value) {
-      std::memcpy(&value, from, sizeof(value));
-      from += sizeof(value);
-    });
-  }
-
- private:
-  template <class Visit>
-  void visit(const Visit& visit) {
-    const Problem& p = problem_;
-    visit_codes(p.q, p.heads_q, p.seq_q, visit);
-    visit_codes(p.k, p.heads_kv, p.seq_kv, visit);
-    visit_codes(p.v, p.heads_kv, p.seq_kv, visit);
-    visit_descales(p.descales.q, p.heads_q, visit);
-    visit_descales(p.descales.k, p.heads_kv, visit);
-    visit_descales(p.descales.v, p.heads_kv, visit);
-  }
-  template <class Visit>
-  void visit_codes(const Tensor& t, int heads, std::int64_t seq, const Visit& visit) {
-    for (std::int64_t row = 0; row < problem_.batch * heads * seq; ++row) {
-      auto* const first = static_cast<std::uint8_t*>(t.data) +
-                          row / (heads * seq) * t.stride_batch + row / seq % heads * t.stride_head +
-                          row % seq * t.stride_seq;
-      for (int dim = 0; dim < problem_.head_dim; ++dim) visit(first[dim * t.stride_dim]);
-    }
-  }
-  template <class Visit>
-  void visit_descales(const float* descales, int heads, const Visit& visit) {
-    for (int i = 0; i < problem_.batch * heads; ++i) visit(const_cast<float&>(descales[i]));
-  }
-
-  const Problem& problem_;
-  std::vector<unsigned char> kept_;
-};
-
 template <class Tag>
 Status plan_and_launch(const Problem& problem, const gpu::Queue& queue) {
   detail::PlanState state;
@@ -86,7 +39,7 @@ Status plan_and_launch(const Problem& problem, const gpu::Queue& queue) {
       queue.executor != nullptr && queue.executor->schedule == fp8_sdpa::Schedule::kLifo;
   if (!launched.ok() || !again) return launched;
   forget_output(problem);
-  HiddenInputs inputs(problem);
+  tests::HiddenInputs inputs(problem);
   ExecutorOptions options = *queue.executor;
   options.earlier_kernels = [&] { inputs.show(); };
   return launch<Tag, Backend::kHost>(state, workspace.data(), {nullptr, &options});

@@ -26,11 +26,6 @@ constexpr std::uint32_t kLandingOdds = 16;
   current_lane = lane;
 }
 
-std::string describe_block(uint3 index) {
-  return "block (" + std::to_string(index.x) + ", " + std::to_string(index.y) + ", " +
-         std::to_string(index.z) + ")";
-}
-
 template <class Word>
 std::uint64_t load_relaxed(const void* address) {
   auto& word = *static_cast<Word*>(const_cast<void*>(address));
@@ -67,11 +62,12 @@ Block::Block() : async_(std::make_unique<AsyncUnits>()) {}
 Block::~Block() = default;
 
 void Block::start(const Launch& launch, const fp8_sdpa::ExecutorOptions& options, uint3 index,
-                  Cluster& cluster, EarlierKernels& earlier) {
+                  Cluster& cluster, EarlierKernels& earlier, GlobalStores& global_stores) {
   launch_ = launch;
   options_ = options;
   cluster_ = &cluster;
   earlier_ = &earlier;
+  global_stores_ = &global_stores;
   has_waited_ = false;
   waiting_for_earlier_.clear();
   waiting_for_words_.clear();
@@ -146,6 +142,7 @@ void Block::prepare_thread(Fiber& fiber, int thread, uint3 index) {
   fiber.exited = false;
   fiber.copies.reset();
   fiber.stores.reset();
+  fiber.unfenced.clear();
   fiber.cluster_arrivals = 0;
   fiber.cluster_waits = 0;
   if constexpr (kTsan) {

@@ -34,6 +34,7 @@ inline constexpr int kMaxWarps = kMaxThreads / kLanesPerWarp;
 
 class Block;
 class EarlierKernels;
+class GlobalStores;
 struct AsyncUnits;
 
 /// An error that the kernel made, on its way out of the kernel.
@@ -74,6 +75,7 @@ struct Fiber : Lane, Context {
   CopyEngine copies;
   AsyncEngine tma{"TMA"};
   TmaStores stores;
+  std::vector<std::uintptr_t> unfenced;  ///< its part of GlobalStores
   std::uint64_t cluster_arrivals = 0;
   std::uint64_t cluster_waits = 0;
 };
@@ -122,7 +124,7 @@ class Block {
 
   /// Makes block `index` of the launch ready, one of `cluster`. Throws std::bad_alloc.
   void start(const Launch& launch, const fp8_sdpa::ExecutorOptions& options, uint3 index,
-             Cluster& cluster, EarlierKernels& earlier);
+             Cluster& cluster, EarlierKernels& earlier, GlobalStores& global_stores);
   /// Runs threads until none of this block is ready. False if none was.
   bool resume();
   /// After the last resume(): empty, or what the kernel did wrong. With `abandoned`, another block
@@ -155,6 +157,7 @@ class Block {
   /// Threads that have not exited.
   int live() const { return live_; }
   SharedMemory& shared() { return shared_; }
+  GlobalStores& global_stores() { return *global_stores_; }
   const Launch& launch() const { return launch_; }
   const fp8_sdpa::ExecutorOptions& options() const { return options_; }
   Random& random() { return random_; }
@@ -207,6 +210,7 @@ class Block {
   SharedMemory shared_;
   Cluster* cluster_ = nullptr;
   EarlierKernels* earlier_ = nullptr;
+  GlobalStores* global_stores_ = nullptr;
   bool has_waited_ = false;  ///< for earlier kernels
   std::vector<Fiber*> waiting_for_earlier_;
   struct WordWait {

@@ -16,6 +16,7 @@
 
 #include "gpu/host/block.hpp"
 #include "gpu/host/earlier_kernels.hpp"
+#include "gpu/host/global_stores.hpp"
 #include "gpu/host/random.hpp"
 #include "gpu/host/report.hpp"
 #include "gpu/host/sanitizers.hpp"
@@ -238,7 +239,7 @@ class GridRun {
     for (const auto& block : blocks) members.push_back(block.get());
     cluster.reset(members, launch_.threads);
     for (std::uint64_t i = 0; i < per_cluster_; ++i) {
-      blocks[i]->start(launch_, options_, index_of(first + i), cluster, earlier_);
+      blocks[i]->start(launch_, options_, index_of(first + i), cluster, earlier_, global_stores_);
     }
     bool failed = false;
     for (bool go_on = true; go_on && !failed;) {
@@ -284,6 +285,7 @@ class GridRun {
   const std::uint64_t blocks_;
   const ClusterOrder order_;
   EarlierKernels earlier_;
+  GlobalStores global_stores_;
   std::atomic<std::uint64_t> next_{0};  ///< of the clusters, in their order
   std::atomic<int> running_{0};         ///< OS threads
   std::atomic<int> stalled_{0};         ///< of them

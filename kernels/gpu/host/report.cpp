@@ -23,6 +23,11 @@ std::string describe(const Lane& lane) {
          ", lane " + std::to_string(lane.lane) + ")";
 }
 
+std::string describe_block(uint3 index) {
+  return "block (" + std::to_string(index.x) + ", " + std::to_string(index.y) + ", " +
+         std::to_string(index.z) + ")";
+}
+
 namespace {
 
 /// "0-3, 8" of 0 to count - 1.

@@ -17,6 +17,8 @@ std::string describe(Location loc);
 std::string describe(const Operation& operation);
 /// "thread 33 (warp 1, lane 1)"
 std::string describe(const Lane& lane);
+/// "block (1, 0, 0)"
+std::string describe_block(uint3 index);
 /// "lanes 0-3, 8"
 std::string describe_lanes(std::uint32_t mask);
 

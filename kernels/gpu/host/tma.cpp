@@ -7,6 +7,7 @@
 
 #include "gpu/host/async_units.hpp"
 #include "gpu/host/block.hpp"
+#include "gpu/host/global_stores.hpp"
 #include "gpu/host/report.hpp"
 #include "gpu/host/sanitizers.hpp"
 #include "gpu/host/tma_transfer.hpp"
@@ -123,6 +124,9 @@ void load(Fiber& me, TmaTransfer transfer, MBarrier& barrier, void* caller) {
           units.barriers.find_inside(transfer.shared_offset, transfer.bytes());
       covered != nullptr) {
     fail(me, me.at, "the destination covers " + describe(*covered));
+  }
+  if (const std::string error = me.block.global_stores().find(transfer); !error.empty()) {
+    fail(me, me.at, error);
   }
   touch(transfer);
   me.tma.play(

@@ -6,6 +6,7 @@
 
 #include "gpu/host/async_units.hpp"
 #include "gpu/host/block.hpp"
+#include "gpu/host/global_stores.hpp"
 #include "gpu/host/register_file.hpp"
 #include "gpu/host/report.hpp"
 #include "gpu/host/sanitizers.hpp"
@@ -98,6 +99,9 @@ void fence_proxy_async(Location loc) {
   me.at = {.name = "fence_proxy_async", .loc = loc};
   const tsan::Quiet quiet;
   me.block.shared().publish();
+  // Not everybody's, as with shared memory: stores of other blocks, which no barrier orders, would
+  // be published by any fence that happens to come after them.
+  me.block.global_stores().publish(me);
   me.block.async().barriers.fence(me.thread);
   me.block.preempt(me);
 }
