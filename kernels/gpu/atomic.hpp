@@ -98,6 +98,7 @@ GPU_FN Word load_acquire(const Word* address) {
   }
   return value;
 #else
+  host::note_acquire();
   return std::atomic_ref<Word>(*const_cast<Word*>(address)).load(std::memory_order_acquire);
 #endif
 }

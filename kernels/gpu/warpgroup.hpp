@@ -23,6 +23,16 @@ GPU_FN void fence_proxy_async([[maybe_unused]] Loc loc = GPU_LOC) {
 #endif
 }
 
+/// fence.proxy.async.global (PTX ISA, "membar, fence"; sm_90): likewise for global memory. The
+/// other fence does not concern it: ptxas moves stores to global memory past that one.
+GPU_FN void fence_proxy_async_global([[maybe_unused]] Loc loc = GPU_LOC) {
+#if GPU_ON_DEVICE
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+#else
+  host::fence_proxy_async_global(loc);
+#endif
+}
+
 /// No instruction: keeps the compiler from moving uses of these registers across this point.
 /// Accumulators need it around wgmma_fence and wgmma_wait, of which the compiler does not know that
 /// they concern registers.

@@ -71,7 +71,7 @@ struct UnitTurner {
       meet();  // it has been turned
       copy_part<T>(sm.unit.turned, prepared_tile<T>(p.values, p.seq_kv, unit.batch_head, unit.tile),
                    unit.part, thread(), kThreads);
-      gpu::fence_proxy_async();  // written by ordinary stores, to be read by bulk copies
+      gpu::fence_proxy_async_global();  // written by ordinary stores, to be read by bulk copies
     }
     leave_counts();
   }

@@ -213,7 +213,7 @@ struct GlobalStore : KernelBase<kStoreThreads, StoreShared> {
     for (int round = 0; round < kStoreRounds; ++round) {
       const uint4* const in = static_cast<const uint4*>(p.in) + round * kStoreThreads;
       gpu::store_global_16(out + t, in[kStoreThreads - 1 - t]);
-      gpu::fence_proxy_async();
+      gpu::fence_proxy_async_global();
       gpu::sync_block();
       if (t == 0) {
         gpu::mbarrier_arrive_expect_tx(sm.landed, kStoreBytes);

@@ -85,7 +85,7 @@ TEST(GlobalStore, IsAnErrorToLoadWithNoFence) {
                       {"block (0, 0, 0): thread 0 (warp 0, lane 0): bulk_load at",
                        at_line(line + 2) + ": reads global memory that thread 5 of block (0, 0, 0) "
                                            "wrote by store_global_16 at",
-                       at_line(line) + " with no fence_proxy_async after it"});
+                       at_line(line) + " with no fence_proxy_async_global after it"});
 }
 
 TEST(GlobalStore, IsLoadedAfterAFenceOfItsThread) {
@@ -98,7 +98,7 @@ TEST(GlobalStore, IsLoadedAfterAFenceOfItsThread) {
             gpu::store_global_16(&world.bytes[kChunk * lane],
                                  chunk_of(static_cast<unsigned char>(100 * value + lane)));
           }
-          gpu::fence_proxy_async();
+          gpu::fence_proxy_async_global();
           load(world, sm, 0, kBytes);
           std::memcpy(&world.seen[kChunk * lane], sm.at + kChunk * lane, kChunk);
         },
@@ -114,21 +114,30 @@ TEST(GlobalStore, IsNotPublishedByAFenceOfAnotherThread) {
                           gpu::store_global_16(world.bytes.data(), chunk_of(1));
                         }
                         gpu::sync_warp();
-                        if (gpu::thread_idx() != 5) gpu::fence_proxy_async();
+                        if (gpu::thread_idx() != 5) gpu::fence_proxy_async_global();
                         load(world, sm, 0, kLoaded);
                       }),
-                      {"bulk_load", "thread 5 of block (0, 0, 0)", "fence_proxy_async"});
+                      {"bulk_load", "thread 5 of block (0, 0, 0)", "fence_proxy_async_global"});
+}
+
+TEST(GlobalStore, IsNotPublishedByAFenceOfSharedMemory) {
+  expect_error_always(on_a_warp([](World& world, Place& sm) {
+                        gpu::store_global_16(&world.bytes[kChunk * gpu::lane_idx()], chunk_of(1));
+                        gpu::fence_proxy_async();
+                        load(world, sm, 0, kLoaded);
+                      }),
+                      {"bulk_load", "store_global_16", "fence_proxy_async_global"});
 }
 
 TEST(GlobalStore, IsNotPublishedByAFenceBeforeIt) {
   expect_error_always(on_a_warp([](World& world, Place& sm) {
-                        gpu::fence_proxy_async();
+                        gpu::fence_proxy_async_global();
                         if (gpu::thread_idx() == 0) {
                           gpu::store_global_16(world.bytes.data(), chunk_of(1));
                         }
                         load(world, sm, 0, kLoaded);
                       }),
-                      {"bulk_load", "thread 0 of block (0, 0, 0)", "fence_proxy_async"});
+                      {"bulk_load", "thread 0 of block (0, 0, 0)", "fence_proxy_async_global"});
 }
 
 TEST(GlobalStore, ConcernsItsOwnBytesAlone) {
@@ -165,7 +174,8 @@ TEST(GlobalStore, IsAnErrorForTensorMapsToo) {
         },
         byte_matrix(world.bytes.data(), kBytes / 64, 64, 2), &world, options);
   };
-  expect_error_always(run, {"tma_load_2d", "store_global_16", at_line(line), "fence_proxy_async"});
+  expect_error_always(
+      run, {"tma_load_2d", "store_global_16", at_line(line), "fence_proxy_async_global"});
 }
 
 TEST(GlobalStore, IsForgottenAtAKernelBoundary) {
@@ -202,7 +212,7 @@ struct Second {
     }
     gpu::store_global_16(&p.own->bytes[kChunk * gpu::lane_idx()], chunk_of(1));
     gpu::wait_for_earlier_kernels();
-    if (kFences) gpu::fence_proxy_async();
+    if (kFences) gpu::fence_proxy_async_global();
     load(kFences ? *p.first : *p.own, sm, 0, kLoaded);
   }
 };
@@ -226,23 +236,23 @@ TEST(GlobalStore, BelongsToItsLaunchWhereOneRunsInsideAnother) {
     EXPECT_TRUE(fenced.ok()) << fenced.message();
     const auto open =
         gpu::launch_both<First, Second<false>>(dim3(1), {&first}, dim3(1), {&first, &own}, queue);
-    expect_kernel_error(open, {"bulk_load", "store_global_16", "fence_proxy_async"});
+    expect_kernel_error(open, {"bulk_load", "store_global_16", "fence_proxy_async_global"});
   }
 }
 
 /// Block 0 stores and tells; block 1 fences in every thread, and loads. By one OS thread block 0
 /// has ended by then, and block 1 is played by its threads.
-template <bool kFences>
+template <bool kFences, bool kLoaderFences = true>
 void store_for_another_block(World& world, Place& sm) {
   if (gpu::block_idx().x == 0) {
     gpu::store_global_16(&world.bytes[kChunk * gpu::lane_idx()], chunk_of(9));
-    if (kFences) gpu::fence_proxy_async();
+    if (kFences) gpu::fence_proxy_async_global();
     gpu::sync_warp();
     if (gpu::thread_idx() == 0) gpu::atomic_add_acq_rel(&world.told, 1);
     return;
   }
   if (gpu::thread_idx() == 0) gpu::wait_for_word(&world.told, 1);
-  gpu::fence_proxy_async();
+  if (kLoaderFences) gpu::fence_proxy_async_global();
   load(world, sm, 0, kLoaded);
   world.seen[gpu::lane_idx()] = sm.at[gpu::lane_idx()];
 }
@@ -262,8 +272,19 @@ TEST(GlobalStore, IsFencedByTheBlockThatStores) {
       expect_kernel_error(
           run_with([](World& w, Place& sm) { store_for_another_block<false>(w, sm); }, unfenced,
                    options, 2),
-          {"block (1, 0, 0)", "bulk_load", "of block (0, 0, 0)", "fence_proxy_async"});
+          {"block (1, 0, 0)", "bulk_load", "of block (0, 0, 0)", "fence_proxy_async_global"});
     }
+  }
+}
+
+TEST(GlobalStore, IsFencedByTheThreadThatHasBeenTold) {
+  for (int os_threads = 1; os_threads <= 2; ++os_threads) {
+    const ExecutorOptions options{.schedule = fp8_sdpa::Schedule::kFifo, .os_threads = os_threads};
+    World world;
+    expect_kernel_error(
+        run_with([](World& w, Place& sm) { store_for_another_block<true, false>(w, sm); }, world,
+                 options, 2),
+        {"block (1, 0, 0)", "bulk_load", "wait_for_word", "no fence_proxy_async_global"});
   }
 }
 

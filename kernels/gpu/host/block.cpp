@@ -143,6 +143,7 @@ void Block::prepare_thread(Fiber& fiber, int thread, uint3 index) {
   fiber.copies.reset();
   fiber.stores.reset();
   fiber.unfenced.clear();
+  fiber.has_acquired = false;
   fiber.cluster_arrivals = 0;
   fiber.cluster_waits = 0;
   if constexpr (kTsan) {

@@ -76,6 +76,7 @@ struct Fiber : Lane, Context {
   AsyncEngine tma{"TMA"};
   TmaStores stores;
   std::vector<std::uintptr_t> unfenced;  ///< its part of GlobalStores
+  bool has_acquired = false;             ///< since its last fence_proxy_async_global
   std::uint64_t cluster_arrivals = 0;
   std::uint64_t cluster_waits = 0;
 };

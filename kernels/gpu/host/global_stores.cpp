@@ -35,6 +35,7 @@ void GlobalStores::add(Fiber& me, const void* address, Location loc) {
   const tsan::Quiet quiet;
   const std::uintptr_t at = number_of(address);
   me.unfenced.push_back(at);
+  any_.store(true, std::memory_order_relaxed);
   const Lock lock(*this);
   first_ = stores_.empty() ? at : std::min(first_, at);
   last_ = stores_.empty() ? at : std::max(last_, at);
@@ -43,6 +44,7 @@ void GlobalStores::add(Fiber& me, const void* address, Location loc) {
 }
 
 void GlobalStores::publish(Fiber& me) {
+  me.has_acquired = false;
   if (me.unfenced.empty()) return;
   const tsan::Quiet quiet;
   const Lock lock(*this);
@@ -54,7 +56,11 @@ void GlobalStores::publish(Fiber& me) {
   count_.store(stores_.size(), std::memory_order_relaxed);
 }
 
-std::string GlobalStores::find(const TmaTransfer& load) {
+std::string GlobalStores::find(const Fiber& me, const TmaTransfer& load) {
+  if (me.has_acquired && any_.load(std::memory_order_relaxed)) {
+    return "reads global memory after a load_acquire or wait_for_word with no "
+           "fence_proxy_async_global after that, in a launch that stores by store_global_16";
+  }
   if (count_.load(std::memory_order_relaxed) == 0) return "";
   const tsan::Quiet quiet;
   const Lock lock(*this);
@@ -72,7 +78,11 @@ std::string GlobalStores::find(const TmaTransfer& load) {
   if (found == nullptr) return "";
   return "reads global memory that thread " + std::to_string(found->thread) + " of " +
          describe_block(found->block) + " wrote by store_global_16 at " + describe(found->loc) +
-         " with no fence_proxy_async after it";
+         " with no fence_proxy_async_global after it";
+}
+
+void note_acquire() {
+  if (current_lane != nullptr) current_fiber().has_acquired = true;
 }
 
 void store_global_16(const void* address, Location loc) {

@@ -24,8 +24,10 @@ class GlobalStores {
   void add(Fiber& me, const void* address, Location loc);
   /// The async proxy sees what `me` has written.
   void publish(Fiber& me);
-  /// A store that the async proxy does not see, into what `load` reads, in words. Else empty.
-  std::string find(const TmaTransfer& load);
+  /// In words, why the async proxy may not see a store: one into what `load` of `me` reads that its
+  /// thread has not fenced; or any, where `me` has acquired others' words and not fenced since.
+  /// Else empty.
+  std::string find(const Fiber& me, const TmaTransfer& load);
 
  private:
   struct Store {
@@ -36,6 +38,7 @@ class GlobalStores {
   };
   class Lock;
 
+  std::atomic<bool> any_{false};       ///< have there been in this launch
   std::atomic<std::size_t> count_{0};  ///< of stores_: loads ask for it, and mostly find none
   bool locked_ = false;
   std::unordered_map<std::uintptr_t, Store> stores_;  ///< by address

@@ -65,6 +65,9 @@ void wmma_mma(WmmaArguments& arguments, Location loc);
 /// Runs ExecutorOptions::earlier_kernels, if no thread of the launch has.
 void wait_for_earlier_kernels();
 
+/// The thread, if a kernel's, has seen what others did before they wrote a word.
+void note_acquire();
+
 /// What a thread waits for: a word of global memory of 4 or 8 bytes that is `value`.
 struct AwaitedWord {
   const void* address;

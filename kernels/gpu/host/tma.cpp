@@ -125,7 +125,7 @@ void load(Fiber& me, TmaTransfer transfer, MBarrier& barrier, void* caller) {
       covered != nullptr) {
     fail(me, me.at, "the destination covers " + describe(*covered));
   }
-  if (const std::string error = me.block.global_stores().find(transfer); !error.empty()) {
+  if (const std::string error = me.block.global_stores().find(me, transfer); !error.empty()) {
     fail(me, me.at, error);
   }
   touch(transfer);

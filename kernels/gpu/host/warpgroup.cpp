@@ -99,10 +99,17 @@ void fence_proxy_async(Location loc) {
   me.at = {.name = "fence_proxy_async", .loc = loc};
   const tsan::Quiet quiet;
   me.block.shared().publish();
+  me.block.async().barriers.fence(me.thread);
+  me.block.preempt(me);
+}
+
+void fence_proxy_async_global(Location loc) {
+  Fiber& me = current_fiber();
+  me.at = {.name = "fence_proxy_async_global", .loc = loc};
+  const tsan::Quiet quiet;
   // Not everybody's, as with shared memory: stores of other blocks, which no barrier orders, would
   // be published by any fence that happens to come after them.
   me.block.global_stores().publish(me);
-  me.block.async().barriers.fence(me.thread);
   me.block.preempt(me);
 }
 

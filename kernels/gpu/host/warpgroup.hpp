@@ -6,6 +6,7 @@
 namespace gpu::host {
 
 void fence_proxy_async(Location loc);
+void fence_proxy_async_global(Location loc);
 void setmaxnreg(int registers, bool increase, Location loc);
 bool elect_one(Location loc);
 
