@@ -26,9 +26,9 @@ constexpr double kTailUs = 2.0;     // parts of a tail: written, counted, merged
 constexpr double kPrepareUs = 1.0;  // a kernel that turns V, beside what it moves
 constexpr double kPrepareBytesPerUs = 2.3e6;
 // Until enough of V is turned: under the causal mask the first items are of all heads, each with
-// few blocks to turn it.
-constexpr double kOnceUs = 6.0;
-constexpr double kOnceCausalUs = 18.0;
+// few blocks to turn it. Such that the faster variant is chosen in version_9/step_2.
+constexpr double kOnceUs = 7.0;
+constexpr double kOnceCausalUs = 14.0;
 
 /// Consumer warpgroups that keep a multiprocessor busy: exponentials bind at head dim 64, and take
 /// more of them to overlap.

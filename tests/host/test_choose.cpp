@@ -127,6 +127,8 @@ TEST(Choose, AnLseIsNotGivenUpForSpeed) {
 TEST(Choose, VIsTurnedForAllForLongSequencesAlone) {
   EXPECT_EQ(chosen(problem_of({1, 8, 16384, 256}))->name, "sm90_once");
   EXPECT_EQ(chosen(problem_of({8, 8, 256, 256}))->name, "sm90_serial_ones");
+  EXPECT_EQ(chosen(problem_of({4, 8, 4096, 256}, Mask::kCausal))->name, "sm90_once");
+  EXPECT_EQ(chosen(problem_of({8, 8, 2048, 256}, Mask::kCausal))->name, "sm90_serial_ones");
 }
 
 // V turned before lies in a workspace.
