@@ -160,6 +160,7 @@ struct UnitBuffers<T, false> {};
 ///   value_empty[s]| warps of one key group's consumers   | nobody reads it any more
 ///   turn[g][w]    | warp w of the row group before g     | its exponentials are under way
 ///   landed[s]     | 1 + bytes: a thread of the turners   | a unit of V has landed
+///   all_loaded()  | 1: the loader, with Config::once     | it waits for no unit any more
 template <class T>
 struct Shared {
   using Queries = Tile<T::kTileM, T::kHeadDim>;
@@ -185,7 +186,8 @@ struct Shared {
   float zero;                   ///< 0
   gpu::MBarrier turn[T::kConfig.exp_turns ? T::kRowGroups : 1][kWarpgroupWarps];
 
-  /// With Config::once, where nothing lands.
+  /// With Config::once, where nothing lands. (One barrier more to initialise, and ptxas spills at
+  /// head_dim 256.)
   GPU_FN gpu::MBarrier& all_loaded() {
     static_assert(T::kConfig.once);
     return landing_full[0];
