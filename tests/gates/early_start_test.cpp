@@ -135,6 +135,9 @@ class EarlyStart : public testing::TestWithParam<const Variant*> {
     awaited.show();
     ASSERT_TRUE(forward(*planned, workspace.data(), nullptr).ok());
     expect_equal(awaited, *expected, options.lse);
+    const std::vector<std::byte> left = workspace;
+    ASSERT_TRUE(forward(*planned, workspace.data(), nullptr).ok());
+    EXPECT_EQ(workspace, left) << "counts of one launch are left to the next";
   }
 
  private:
