@@ -57,7 +57,7 @@ struct Params {
   /// Parts of items that several blocks share, and how many have been written, by item and warp.
   float* parts;
   std::uint64_t* arrivals;
-  std::uint64_t plan_tag;  ///< of arrival counters: arrive()
+  std::uint64_t plan_tag;  ///< of what is counted in the workspace: arrive(), no_units()
   std::uint8_t* values;    ///< with prepared_values: V^T, tile by tile
   UnitCounts units;
   std::uint64_t all_units;
