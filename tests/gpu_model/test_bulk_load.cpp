@@ -2,7 +2,7 @@
 #include <array>
 #include <cstring>
 
-#include "tests/gpu_model/hopper_support.hpp"
+#include "tests/gpu_model/bulk_support.hpp"
 
 namespace gpu_model {
 namespace {
@@ -11,12 +11,6 @@ using fp8_sdpa::Asynchrony;
 using fp8_sdpa::ExecutorOptions;
 
 constexpr int kBytes = 208;  // no multiple of 32
-constexpr int kPlaces = 512;
-
-struct Place {
-  alignas(1024) unsigned char at[kPlaces];
-  gpu::MBarrier full;
-};
 
 struct Source {
   alignas(16) std::array<unsigned char, kPlaces> bytes;
@@ -29,27 +23,9 @@ struct Source {
   }
 };
 
-/// Runs a body `void(Source&, Place&)` on a warp, whose barrier counts one arrival.
-template <class Body>
-fp8_sdpa::Status run_with(Body, Source& source, const ExecutorOptions& options) {
-  return run_kernel<32, Place>(
-      [](void* data, Place& sm) {
-        if (gpu::thread_idx() == 0) {
-          gpu::mbarrier_init(sm.full, 1);
-          gpu::fence_mbarrier_init();
-        }
-        gpu::sync_warp();
-        Body{}(*static_cast<Source*>(data), sm);
-      },
-      &source, options);
-}
-
 template <class Body>
 Run on_a_warp(Body body) {
-  return [body](const ExecutorOptions& options) {
-    Source source;
-    return run_with(body, source, options);
-  };
+  return on_a_warp_with<Source>(body);
 }
 
 std::string at_line(int line) {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tests/gpu_model/hopper_support.hpp"
+#include "tests/gpu_model/bulk_support.hpp"
 
 namespace gpu_model {
 namespace {
@@ -12,13 +12,8 @@ namespace {
 using fp8_sdpa::ExecutorOptions;
 
 constexpr int kChunk = 16;
-constexpr int kBytes = 512;  // a chunk for each lane of a warp
+constexpr int kBytes = kPlaces;  // a chunk for each lane of a warp
 constexpr int kLoaded = 208;
-
-struct Place {
-  alignas(1024) unsigned char at[kBytes];
-  gpu::MBarrier full;
-};
 
 /// Global memory.
 struct World {
@@ -43,27 +38,9 @@ void load(World& world, Place& sm, int from, int bytes, gpu::Loc loc = GPU_LOC) 
   gpu::mbarrier_wait(sm.full, 0);
 }
 
-/// Runs a body `void(World&, Place&)` on blocks of a warp, whose barrier counts one arrival.
-template <class Body>
-fp8_sdpa::Status run_with(Body, World& world, const ExecutorOptions& options, unsigned blocks = 1) {
-  return run_kernel<32, Place>(
-      [](void* data, Place& sm) {
-        if (gpu::thread_idx() == 0) {
-          gpu::mbarrier_init(sm.full, 1);
-          gpu::fence_mbarrier_init();
-        }
-        gpu::sync_warp();
-        Body{}(*static_cast<World*>(data), sm);
-      },
-      &world, options, dim3(blocks));
-}
-
 template <class Body>
 Run on_a_warp(Body body) {
-  return [body](const ExecutorOptions& options) {
-    World world;
-    return run_with(body, world, options);
-  };
+  return on_a_warp_with<World>(body);
 }
 
 std::string at_line(int line) {
