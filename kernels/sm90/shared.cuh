@@ -140,7 +140,6 @@ struct UnitBuffers {
   // Of the thread that fetches, which has no registers to spare: its next piece of work, and the
   // head of the one before, which may have units left.
   int step, batch_head;
-  bool last_to_leave;  ///< the counts: this block
 };
 template <class T>
 struct UnitBuffers<T, false> {};

@@ -10,7 +10,7 @@
 // heads until none is left, so that each is its own or some other's that runs.
 //
 // What they count in the workspace, UnitCounts, has a tag in each word: one without it counts
-// nothing, whatever wrote it. The last block to leave makes all words such that count nothing, for
+// nothing, whatever wrote it. The last warp to leave makes all words such that count nothing, for
 // the plan's next launch.
 #pragma once
 
@@ -103,17 +103,19 @@ struct UnitTurner {
     count_up(p, warp == 1 ? p.units.turned + tile : p.units.all);
   }
 
-  /// When nobody of this block counts units or waits for any. The last block to come here leaves
-  /// the words as the next launch wants them.
+  /// When this warp counts no unit any more, and, for the first one, the loader waits for none. The
+  /// last warp of all blocks to come here leaves the words as the next launch wants them.
   GPU_FN void leave_counts() const {
-    meet();  // the last unit has been told
-    if (thread() == 0) {
-      gpu::mbarrier_wait(sm.all_loaded(), full_parity<1>(0));
-      sm.unit.last_to_leave = count_up(p, p.units.left) + 1 == gpu::grid_dim().x;
+    int last = 0;
+    if (gpu::lane_idx() == 0) {
+      if (warp == 0) gpu::mbarrier_wait(sm.all_loaded(), full_parity<1>(0));
+      last = count_up(p, p.units.left) + 1 == std::uint64_t{T::kTransposers} * gpu::grid_dim().x;
     }
-    meet();
-    if (!sm.unit.last_to_leave) return;
-    for (int i = thread(); i < p.units.words; i += kThreads) p.units.claimed[i] = no_units(p);
+    if (gpu::shfl(last, 0) == 0) return;
+    gpu::sync_warp();  // what lane 0 has acquired, all have
+    for (int i = gpu::lane_idx(); i < p.units.words; i += gpu::kWarpSize) {
+      p.units.claimed[i] = no_units(p);
+    }
   }
 
   /// Claims the next unit of this block and has it loaded.

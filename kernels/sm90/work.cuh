@@ -27,7 +27,7 @@ struct UnitCounts {
   std::uint64_t* claimed;  ///< of each (batch, KV head)
   std::uint64_t* turned;   ///< of each tile of each
   std::uint64_t* all;      ///< turned in all
-  std::uint64_t* left;     ///< blocks that count no more
+  std::uint64_t* left;     ///< warps that count no more
   int words;               ///< in all
 };
 
