@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/forward.hpp"
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
 #include "fp8_sdpa/variant.hpp"
@@ -12,8 +13,9 @@ namespace fp8_sdpa::detail {
 /// the problem; on sm_90, of the variants that serve it, the one that is predicted to be fastest
 /// (VariantImpl::predicted_us); else sm80_mma, the fastest measured that older devices have; else
 /// the first that serves the problem. If none does, why the first one asked does not. Variants that
-/// always need a workspace are passed over if there is none.
+/// always need a workspace are passed over if there is none. Where rows must be batch-invariant,
+/// the choice is, too: predictions are for so many batches that they fill the device.
 Result<const Variant*> choose(const Problem& problem, const Device& device, bool toggles_chosen,
-                              bool no_workspace = false);
+                              const PlanOptions& options = {});
 
 }  // namespace fp8_sdpa::detail

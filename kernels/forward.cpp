@@ -18,7 +18,7 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
                   const PlanOptions& options) {
   if (variant == nullptr) {
     const Result<const Variant*> chosen =
-        detail::choose(problem, device, toggles_chosen(), options.no_workspace);
+        detail::choose(problem, device, toggles_chosen(), options);
     if (!chosen.ok()) return chosen.status();
     variant = *chosen;
   } else if (Status s = variant->supports(problem, device); !s.ok()) {

@@ -29,8 +29,8 @@ struct VariantImpl {
   Functions device;                   ///< needs device code
   Functions host;                     ///< needs the host executor
   /// Microseconds of a launch inside a CUDA graph on an sm_90 with `sm_count` multiprocessors, for
-  /// a problem that the variant serves; null where nobody has measured.
-  double (*predicted_us)(const Problem&, int sm_count) = nullptr;
+  /// a problem that the variant serves, planned with these options; null where nobody has measured.
+  double (*predicted_us)(const Problem&, int sm_count, const PlanOptions&) = nullptr;
   bool needs_workspace = false;  ///< whatever the problem and the options
 };
 

@@ -16,7 +16,7 @@ Status supports(const Problem& problem, const Device& device) {
 // Measured on an H200 in a CUDA graph, (B, H, S, D) in microseconds: (1, 1, 32, 64) 2.6,
 // (1, 8, 512, 64) 5.9, (1, 8, 2048, 64) 44. One block is slower alone than beside another; what
 // matters here is where this kernel meets the sm90 family, whose launches take longer.
-double predicted_us(const Problem& problem, int sm_count) {
+double predicted_us(const Problem& problem, int sm_count, const PlanOptions& /*options*/) {
   constexpr double kLaunchUs = 2.5;
   constexpr double kScoresPerUs = 6000.0;  // of a multiprocessor
   constexpr std::int64_t kTileM = attention::key_groups::kTileM;

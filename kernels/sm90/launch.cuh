@@ -236,13 +236,12 @@ Status prepare(const Problem& problem, const Device& device, const PlanOptions& 
   // items each.
   constexpr int kHostBlocks = 4;
   const int blocks = kBackend == Backend::kDevice ? device.sm_count : kHostBlocks;
-  const bool may_split = !options.batch_invariant && !options.no_workspace;
   const Status status = for_head_dim<Tag>(problem.head_dim, [&]<int kHeadDim>() {
     const auto with_terms = [&]<int kTerms>() {
       using T = Traits<Tag, kHeadDim, kTerms>;
       const Status made = prepare_params<T>(problem, prepared.params);
       if (!made.ok()) return made;
-      plan_schedule<T>(blocks, may_split, prepared, state.workspace_bytes);
+      plan_schedule<T>(blocks, may_share_rows(options), prepared, state.workspace_bytes);
       if (T::kConfig.prepared_values) plan_values<T>(problem, prepared, state.workspace_bytes);
       return made;
     };

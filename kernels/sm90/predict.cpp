@@ -10,6 +10,7 @@
 // version 5 (version_5/step_6 and step_8 in the same folder), with V turned before at 256 of
 // version 6 (version_6/step_5), with chords at 64 of version 7 (version_7/step_3).
 #include <algorithm>
+#include <climits>
 #include <cstdint>
 
 #include "sm90/config.hpp"
@@ -79,13 +80,15 @@ double beside_us(const Config& config, const Problem& p, const Schedule& schedul
   return tail + kPrepareUs + v / kPrepareBytesPerUs;
 }
 
-double predict(const Config& config, const Problem& p, int sm_count) {
+double predict(const Config& config, const Problem& p, int sm_count, const PlanOptions& options) {
   const std::int64_t tile_m = config.tile_m();
-  const std::int64_t items = (p.seq_q + tile_m - 1) / tile_m * p.batch * p.heads_q;
+  constexpr std::int64_t kMaxItems = INT_MAX / 2;  // more are as good as these
+  const std::int64_t items =
+      std::min(kMaxItems, (p.seq_q + tile_m - 1) / tile_m * p.batch * p.heads_q);
   const auto tiles = [&](int item) { return static_cast<int>(tiles_of_item(config, p, item)); };
   const PieceCosts costs = piece_costs(config, p.head_dim);
   const bool cluster = config.cluster_blocks > 1;
-  const bool may_split = !cluster && !few_keys(config, p.seq_kv);
+  const bool may_split = !cluster && may_share_rows(options) && !few_keys(config, p.seq_kv);
   const Makespan makespan =
       may_split ? make_schedule(static_cast<int>(items), sm_count, tiles, costs)
                 : make_whole_schedule(static_cast<int>(items), sm_count / config.cluster_blocks,
@@ -104,12 +107,12 @@ double predict(const Config& config, const Problem& p, int sm_count) {
 }  // namespace
 
 template <class Tag>
-double predicted_us(const Problem& problem, int sm_count) {
-  return predict(Tag::config(problem.head_dim), problem, sm_count);
+double predicted_us(const Problem& problem, int sm_count, const PlanOptions& options) {
+  return predict(Tag::config(problem.head_dim), problem, sm_count, options);
 }
 
 #define FP8_SDPA_SM90_VARIANT(NAME, SUMMARY) \
-  template double predicted_us<tag::NAME>(const Problem&, int);
+  template double predicted_us<tag::NAME>(const Problem&, int, const PlanOptions&);
 #include "sm90/variants.def"
 #undef FP8_SDPA_SM90_VARIANT
 

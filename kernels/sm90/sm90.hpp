@@ -9,6 +9,11 @@
 
 namespace fp8_sdpa::sm90 {
 
+/// Whether blocks may share a tile of query rows.
+inline bool may_share_rows(const PlanOptions& options) {
+  return !options.batch_invariant && !options.no_workspace;
+}
+
 /// head_dim 64, 128 or 256 as the variant serves; masks none and causal; heads_kv dividing heads_q;
 /// E4M3; row-major or transposed V; sm_90.
 template <class Tag>
@@ -16,7 +21,7 @@ Status supports(const Problem& problem, const Device& device);
 
 /// Predicted from the variant's shape: variant_impl.hpp.
 template <class Tag>
-double predicted_us(const Problem& problem, int sm_count);
+double predicted_us(const Problem& problem, int sm_count, const PlanOptions& options);
 
 /// Encodes the tensor maps and shares out the work, once per plan. Instantiated per backend.
 template <class Tag, Backend kBackend>

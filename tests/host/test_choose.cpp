@@ -88,8 +88,8 @@ TEST(Choose, AmongHopperKernelsItemsShouldFillTheDevice) {
         !other.supports(few, device_like(90)).ok()) {
       continue;
     }
-    EXPECT_LE(variant->impl->predicted_us(few, kMultiprocessors),
-              other.impl->predicted_us(few, kMultiprocessors))
+    EXPECT_LE(variant->impl->predicted_us(few, kMultiprocessors, {}),
+              other.impl->predicted_us(few, kMultiprocessors, {}))
         << other.name;
   }
   EXPECT_LE(variant->resources.tile_m, 128) << variant->name;
@@ -134,10 +134,45 @@ TEST(Choose, VIsTurnedForAllForLongSequencesAlone) {
 // V turned before lies in a workspace.
 TEST(Choose, NobodyTurnsVWithoutAWorkspace) {
   const Problem problem = problem_of({1, 8, 16384, 256});
-  const auto without = choose(problem, device_like(90), /*toggles_chosen=*/false,
-                              /*no_workspace=*/true);
+  const auto without =
+      choose(problem, device_like(90), /*toggles_chosen=*/false, {.no_workspace = true});
   ASSERT_TRUE(without.ok()) << without.status().message();
   EXPECT_EQ((*without)->name, "sm90_serial_ones");
+}
+
+// Variants differ in their bits: a choice by the whole batch would be seen in a row's.
+TEST(Choose, BatchInvariantRowsHaveOneVariant) {
+  const PlanOptions invariant{.batch_invariant = true};
+  int changes = 0;
+  for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
+    for (const int head_dim : {64, 128, 256}) {
+      for (const std::int64_t seq : {32, 512, 2048, 16384}) {
+        const auto alone = problem_of({1, 8, seq, head_dim}, mask);
+        const auto expected = choose(alone, device_like(90), /*toggles_chosen=*/false, invariant);
+        ASSERT_TRUE(expected.ok()) << expected.status().message();
+        for (const int batch : {2, 3, 16, 200}) {
+          const auto many = problem_of({batch, 8, seq, head_dim}, mask);
+          const auto variant = choose(many, device_like(90), /*toggles_chosen=*/false, invariant);
+          ASSERT_TRUE(variant.ok()) << variant.status().message();
+          EXPECT_EQ((*variant)->name, (*expected)->name)
+              << batch << " x " << seq << " x " << head_dim;
+          if (chosen(many) != chosen(alone)) ++changes;
+        }
+      }
+    }
+  }
+  EXPECT_GT(changes, 0) << "no batch makes a difference: nothing is asked";
+}
+
+// Blocks that may not share rows leave multiprocessors idle, which the choice must know.
+TEST(Choose, PredictionsKnowThatRowsAreNotShared) {
+  const Problem problem = problem_of({1, 13, 4096, 128});
+  const Variant& variant = **find_variant("sm90_turns_ones");
+  constexpr int kMultiprocessors = 132;
+  const double shared = variant.impl->predicted_us(problem, kMultiprocessors, {});
+  EXPECT_GT(variant.impl->predicted_us(problem, kMultiprocessors, {.no_workspace = true}), shared);
+  EXPECT_EQ(variant.impl->predicted_us(problem, kMultiprocessors, {.batch_invariant = true}),
+            variant.impl->predicted_us(problem, kMultiprocessors, {.no_workspace = true}));
 }
 
 struct Measured {
@@ -161,7 +196,7 @@ TEST(Choose, PredictionsAreNearWhatWasMeasured) {
           !variant.supports(problem, device_like(90)).ok()) {
         continue;
       }
-      const double us = variant.impl->predicted_us(problem, kMultiprocessors);
+      const double us = variant.impl->predicted_us(problem, kMultiprocessors, {});
       best = best == 0.0 ? us : std::min(best, us);
     }
     EXPECT_NEAR(best, measured.us, kWithin * measured.us) << measured.sizes.seq;

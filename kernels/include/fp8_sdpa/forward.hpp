@@ -27,10 +27,13 @@ struct alignas(64) PlanState {
 }  // namespace detail
 
 struct PlanOptions {
-  /// Each row of O has the same bits whatever else the problem holds: no two blocks share a tile of
-  /// query rows, which would be cut where the whole problem says. Slower where blocks would share.
+  /// Each row of O has the same bits in a batch of any size: no two blocks share a tile of query
+  /// rows, which would be cut where the whole problem says, and the library's own choice of variant
+  /// is the one for batches that fill the device. Slower where blocks would share, and where the
+  /// batch is small.
   bool batch_invariant = false;
-  /// The plan needs no workspace: batch-invariant, and of a variant that can do without.
+  /// The plan needs no workspace: no rows are shared, and the variant is one that can do without.
+  /// Which one the library chooses still goes by the whole problem.
   bool no_workspace = false;
 };
 
