@@ -83,18 +83,13 @@ struct WarpPlace {
 };
 
 /// Raw scores to units of log2(e): a positive factor, so that the largest raw score stays the
-/// largest. A negative descale goes into the sign of Q's codes; a zero one becomes a factor that
-/// makes every score as good as zero without making a NaN of a masked key's -inf.
+/// largest. A negative descale goes into the sign of Q's codes.
 struct ScoreScale {
   float factor;
   std::uint32_t flip_signs;  ///< of four codes
 
   GPU_FN explicit ScoreScale(float scale)
-      : factor(gpu::max_nan(fabsf(scale), kSmallest)),
-        flip_signs(scale < 0.0F ? 0x80808080U : 0U) {}
-
- private:
-  static constexpr float kSmallest = 1.17549435e-38F;  // the smallest normal
+      : factor(score_factor(scale)), flip_signs(scale < 0.0F ? 0x80808080U : 0U) {}
 };
 
 /// The codes of Q that this lane needs, codes[c][h]: row g + 8 h of the warp's 16, dims 16 c + 4 t

@@ -127,7 +127,7 @@ struct Consumer {
     const int common = key_limit(p, first_row) - first_key;
     unmasked = common < 0 ? 0 : common / T::kTileN;
     rows = Rows{};
-    rows.scale = scale < 0.0F ? -scale : scale;
+    rows.scale = attention::score_factor(scale);
     if (scale < 0.0F) unmasked = kNegated;
     position = tiles_before + key_group;
     tile = work.last_tile - work.first_tile - key_group;

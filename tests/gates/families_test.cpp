@@ -135,6 +135,35 @@ TEST_P(Families, EqualWeightsGiveTheExactMean) {
   }
 }
 
+// Of what an all-zero head may be quantised with: every key that a row sees has the same weight,
+// and the others none.
+TEST_P(Families, AScaleOfZeroMakesEveryKeyAlike) {
+  if (!ready_) return;
+  for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
+    for (const int head_dim : {64, 128, 256}) {
+      for (const auto& [seq_q, seq_kv] : {std::pair{40, 90}, {40, 470}}) {
+        reference::Shape shape = make_shape(1, 3, seq_q, seq_kv, head_dim);
+        shape.mask = mask;
+        SCOPED_TRACE(testing::Message() << shape.name << " " << name_of(mask));
+        reference::CheckOptions options = once();
+        options.budgets_only = true;
+        const Status status = reference::serves(variant(), shape, Dtype::kE4M3, device_, options);
+        if (!status.ok()) {
+          EXPECT_TRUE(is_known_decline(status)) << variant().name << ": " << status.message();
+          continue;
+        }
+        reference::CaseData data = *case_data(shape, 27);
+        data.q.descales[0] = 0.0F;
+        data.k.descales[1] = -0.0F;
+        // A product that is no float any more.
+        data.q.descales[2] = 1e-30F;
+        data.k.descales[2] = -1e-30F;
+        expect_pass(variant(), *reference::from_codes(std::move(data)), device_, options);
+      }
+    }
+  }
+}
+
 // One weight is 1 and no other reaches 2^-24 of it: O is the key's value, times its descale.
 TEST_P(Families, OneHotWeightsGiveTheValueItself) {
   if (!ready_) return;

@@ -145,6 +145,10 @@ std::vector<Trial> make_kernel_trials() {
   trials.back().for_peers = true;
   const Trial plain = trial_of("", shape_of("normal", {2, 2, 2, 37, 90}), sequence_major);
   trials.push_back(edited("scales_37x90", plain, vary_descales));
+  trials.push_back(edited("zero_scale_37x90", plain, [](CaseData& data) {
+    data.q.descales[1] = 0.0F;
+    data.k.descales[2] = 0.0F;
+  }));
   const auto element = static_cast<std::ptrdiff_t>((90 + 70) * kHeadDim + 13);  // of head 1
   trials.push_back(
       edited("nan_in_k_37x90", plain, [&](CaseData& data) { data.k.codes[element] = kNanCode; }));
