@@ -28,7 +28,7 @@ std::string cuda_version_text(int version);
 /// missing NVML is no error, but a note.
 Result<DeviceInfo> describe(const Device& device);
 
-/// The `device` object of SPEC section 6; what could not be read is null.
+/// The `device` object of a result file; what could not be read is null.
 nlohmann::json to_json(const DeviceInfo& info);
 
 }  // namespace fp8_sdpa::bench

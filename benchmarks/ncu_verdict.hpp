@@ -1,4 +1,4 @@
-// What Nsight Compute's counters say of a kernel: the verdict tree of SPEC section 7.
+// What Nsight Compute's counters say of a kernel: a tree of verdicts.
 #pragma once
 
 #include <map>

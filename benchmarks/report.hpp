@@ -1,4 +1,4 @@
-// What a run prints: the lines of SPEC section 3, a closing table, a verdict.
+// What a run prints: a line per case, a closing table, a verdict.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ namespace {
 
 using Kind = Column::Kind;
 
-/// What SPEC section 7 judges by: single launches, as users call kernels.
+/// What kernels are compared by: single launches, as users call kernels.
 constexpr Method kJudged = Method::kEventsWarm;
 
 std::string method_title(const std::string& method) {

@@ -200,7 +200,7 @@ void plan_latency(const ReportData& data, const std::vector<RunNames>& names, Pl
 
 // --- ladder --------------------------------------------------------------------------------------
 
-/// SPEC section 5's rungs, each upon the one before; the P V of stage 3 replaces that of stage 2.
+/// The ladder's rungs, each upon the one before; the P V of stage 3 replaces that of stage 2.
 std::vector<std::string> rungs() {
   std::vector<std::string> names;
   Toggles toggles;

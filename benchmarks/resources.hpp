@@ -1,4 +1,4 @@
-// What a kernel asks of a multiprocessor: limits, and how many of its blocks fit (SPEC section 5).
+// What a kernel asks of a multiprocessor: limits, and how many of its blocks fit.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The three result files of SPEC section 6, as JSON documents. benchmarks/schemas/ states their
+// The three result files as JSON documents. benchmarks/schemas/ states their
 // form; result_directory.hpp writes them.
 #pragma once
 

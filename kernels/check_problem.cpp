@@ -59,9 +59,9 @@ Status check_sizes(const Problem& p) {
     return invalid_argument("seq_q and seq_kv are " + std::to_string(p.seq_q) + " and " +
                             std::to_string(p.seq_kv) + "; at most 2^40 is possible");
   }
-  if (!(p.softmax_scale > 0.0F) || !std::isfinite(p.softmax_scale)) {
+  if (!(p.softmax_scale >= 0.0F) || !std::isfinite(p.softmax_scale)) {
     return invalid_argument("softmax_scale is " + std::to_string(p.softmax_scale) +
-                            "; it must be positive and finite (usually 1 / sqrt(head_dim))");
+                            "; it must be positive and finite, or 0 for 1 / sqrt(head_dim)");
   }
   return {};
 }

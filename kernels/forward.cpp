@@ -1,5 +1,7 @@
 #include "fp8_sdpa/forward.hpp"
 
+#include <cmath>
+#include <cstdint>
 #include <string>
 
 #include "choose.hpp"
@@ -29,10 +31,14 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
   }
   Plan result;
   result.problem_ = problem;
+  if (problem.softmax_scale == 0.0F) {
+    result.problem_.softmax_scale =
+        static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_dim)));
+  }
   result.device_ = device;
   result.variant_ = variant;
   if (const detail::Prepare prepare = functions_of(*variant, device).prepare; prepare != nullptr) {
-    if (Status s = prepare(problem, device, options, result.state_); !s.ok()) return s;
+    if (Status s = prepare(result.problem_, device, options, result.state_); !s.ok()) return s;
   }
   return result;
 }
@@ -42,6 +48,11 @@ Status forward(const Plan& plan, void* workspace, CUstream_st* stream) {
     return invalid_argument("workspace is null; " + std::string(plan.variant().name) + " needs " +
                             std::to_string(plan.workspace_bytes()) +
                             " bytes for this problem (Plan::workspace_bytes)");
+  }
+  if (plan.workspace_bytes() > 0 &&
+      reinterpret_cast<std::uintptr_t>(workspace) % Plan::kWorkspaceAlignment != 0) {
+    return invalid_argument("workspace is not aligned to " +
+                            std::to_string(Plan::kWorkspaceAlignment) + " bytes");
   }
   const gpu::Queue queue{stream, &plan.device().executor};
   const detail::Functions& functions = functions_of(plan.variant(), plan.device());

@@ -21,7 +21,7 @@ struct CheckOptions {
   bool sequence_major = false;  ///< tensors laid out (B,S,H,D) in memory instead of (B,H,S,D)
   bool transposed_v = false;    ///< V laid out (B,H,D,S), each row of keys padded to 16 bytes
   bool padded = false;          ///< rows (and heads) with 16 elements of NaN between them
-  bool budgets_only = false;    ///< leave out the tolerances that SPEC states for its named shapes
+  bool budgets_only = false;    ///< leave out the tolerances stated for the named shapes
   bool lse = true;              ///< also ask for, and judge, the log-sum-exp
   bool rerun = true;            ///< run twice and ask for equal bits
   PlanOptions plan{};

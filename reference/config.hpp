@@ -38,7 +38,7 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-/// SPEC section 3. Every field is required in the file.
+/// What gates.hpp judges by. Every field is required in the file.
 struct Tolerances {
   double max_abs_err = 0;   ///< gate 1, against the reference on unquantised inputs
   double mean_abs_err = 0;  ///< gate 2

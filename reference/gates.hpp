@@ -1,4 +1,4 @@
-// Metrics of an output against a reference, and the gates that judge them (SPEC section 3).
+// Metrics of an output against a reference, and the gates that judge them.
 #pragma once
 
 #include <cstdint>
@@ -67,17 +67,17 @@ struct JudgeContext {
   bool drawn = true;           ///< inputs are drawn as shape.inputs says (not a user's tensors)
 };
 
-/// Whether SPEC's absolute gates 1 to 3 are stated for this shape: no mask, uniform(-1, 1) inputs,
+/// Whether the absolute gates 1 to 3 are stated for this shape: no mask, uniform(-1, 1) inputs,
 /// E4M3, at least 32 queries and keys.
 bool absolute_gates_apply(const Shape& shape, const JudgeContext& context);
 
-/// Whether SPEC's relative gates and those of the kernel's own error are meant for these inputs: a
+/// Whether the relative gates and those of the kernel's own error are meant for these inputs: a
 /// family for which they are stated, or a user's tensors. Other families reach what a fixed
 /// tolerance cannot ask (few keys with weight, outliers) and are judged by error budgets
 /// (budget.hpp).
 bool fixed_gates_apply(const Shape& shape, const JudgeContext& context);
 
-/// Whether "kernel_abs" is meant: SPEC states the absolute gates for no mask and drawn inputs. A
+/// Whether "kernel_abs" is meant: the absolute gates are stated for no mask and drawn inputs. A
 /// weight in E4M3 is off by up to 2^-4 of itself; n weights together by 2^-4 / sqrt(3 n) and less,
 /// so that an exact kernel that rounds P meets 0.01 |V| where a row sees many keys of like weight,
 /// and not where it sees a handful: the first rows under a mask, or peaked rows of a user's

@@ -29,7 +29,7 @@ struct InputFamily {
   std::string_view name;                 ///< as in the configuration file
   std::string_view summary;              ///< one line for people
   void (*draw)(const Drawing& drawing);  ///< fills one whole tensor
-  /// SPEC section 3's fixed tolerances are meant for it; others are judged by error budgets alone.
+  /// The fixed tolerances are meant for it; others are judged by error budgets alone.
   bool fixed_tolerances = false;
 };
 

@@ -1,4 +1,5 @@
-// Quantisation to FP8 with one scale per (batch, head), SPEC section 1.
+// Quantisation to FP8 with one scale per (batch, head): amax / the format's largest
+// number ("FP8 Formats for Deep Learning", arXiv 2209.05433, section 3).
 #pragma once
 
 #include <cstdint>

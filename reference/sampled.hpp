@@ -57,7 +57,7 @@ struct Formats {
   Dtype output = Dtype::kHalf;
 };
 
-/// Judges rows_of() an output, decoded, by the gates of check() that look at numbers: SPEC's fixed
+/// Judges rows_of() an output, decoded, by the gates of check() that look at numbers: the fixed
 /// ones on all rows together, unless `budgets_only`, and the error budgets of these formats on all
 /// of them and on each range. Of budgets of one name the worst counts. The fixed gates on a
 /// kernel's own error are stated for 16-bit outputs; of an FP8 output its budget alone says that.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "fp8_sdpa/problem.hpp"
 #include "gpu/gpu.hpp"

@@ -35,13 +35,10 @@
 
 namespace fp8_sdpa::attention::key_groups {
 
-/// Operands has: static constexpr int kLog2Scale (weights are scaled by 2^kLog2Scale);
-/// struct Queries (registers), explicit from QueryCodes;
-/// static void scores(const Queries&, const CodeTile& k, float (&s)[kTilesS][4]), s += Q K^T;
-/// static void accumulate(const float (&s)[kTilesS][4], const CodeTile& v, const float
-/// (&rescale)[2],
-///                        float (&o)[kTilesO][4]), o = rescale o + P V, o's tiles by even and odd
-///                        dims.
+/// Operands has kLog2Scale (weights are scaled by 2^kLog2Scale), Queries (registers, explicit from
+/// QueryCodes), and two functions, as sm80's and sm89's:
+///   scores(queries, k, s): s += Q K^T, fp32 accumulators of 16 x 32;
+///   accumulate(s, v, rescale, o): o = rescale o + P V, 16 x 64, o's tiles by even and odd dims.
 template <class Operands, bool kLogged>
 GPU_FN void run_kernel(const ParamsOf<kLogged>& p, Shared& sm) {
   constexpr int kLog2Scale = Operands::kLog2Scale;

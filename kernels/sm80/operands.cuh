@@ -15,8 +15,6 @@
 // multiply is dim 16 b + 2 n, of the other dim 16 b + 2 n + 1: O's tiles 2 b and 2 b + 1.
 #pragma once
 
-#include <cstring>
-
 #include "attention/key_groups.hpp"
 #include "attention/mma_fragment.hpp"
 

@@ -16,6 +16,7 @@
 // 2 b and 2 b + 1.
 #pragma once
 
+#include "attention/e4m3_terms.hpp"
 #include "attention/key_groups.hpp"
 
 namespace fp8_sdpa::sm89 {
@@ -72,7 +73,7 @@ struct Fp8Operands {
       const int h = i % 2;
       float weights[4] = {first[2 * h], first[2 * h + 1], second[2 * h], second[2 * h + 1]};
 #pragma unroll
-      for (int term = 0; term < kTerms; ++term) a[term][i] = take_term(weights);
+      for (int term = 0; term < kTerms; ++term) a[term][i] = attention::take_term(weights);
     }
 #pragma unroll
     for (int chunk = 0; chunk < groups::kChunksPerRow; ++chunk) {
@@ -95,22 +96,6 @@ struct Fp8Operands {
         }
       }
     }
-  }
-
- private:
-  /// Four weights to E4M3; what that leaves of them stays behind.
-  GPU_FN static std::uint32_t take_term(float (&weights)[4]) {
-    const std::uint32_t low = gpu::float2_to_e4m3x2(weights[0], weights[1]);
-    const std::uint32_t high = gpu::float2_to_e4m3x2(weights[2], weights[3]);
-    const std::uint32_t codes = low | high << 16;
-    const gpu::Half4 taken = gpu::e4m3x4_to_half4(codes);
-    const float2 taken_low = gpu::half2_to_float2(taken.low);
-    const float2 taken_high = gpu::half2_to_float2(taken.high);
-    weights[0] -= taken_low.x;
-    weights[1] -= taken_low.y;
-    weights[2] -= taken_high.x;
-    weights[3] -= taken_high.y;
-    return codes;
   }
 };
 

@@ -90,7 +90,6 @@ struct RegisterShares {
 };
 constexpr RegisterShares register_shares(const Config& config) {
   switch (config.consumers()) {
-    case 1: return {216, 40};
     case 2:
       return config.prepared_values && !config.once ? RegisterShares{240, 24}
                                                     : RegisterShares{232, 40};
@@ -146,8 +145,8 @@ struct sm90_serial_ones {
   }
 };
 
-/// sm90_serial_ones with V turned once, before: for long sequences, where at head_dim 64 more
-/// weights by chords pay (version_6/step_6 of the journal's evidence).
+/// sm90_serial_ones with V turned once, before: for long sequences. Other words by chords pay here
+/// (version_7/step_3 of the journal's evidence).
 struct sm90_prepared {
   static constexpr const char* kName = "sm90_prepared";
   static constexpr bool serves(int head_dim) { return sm90_serial_ones::serves(head_dim); }
@@ -262,7 +261,7 @@ struct sm90_split2 {
   }
 };
 
-/// The same with the warpgroups of sm90_serial_ones.
+/// The same with row sums of rounded weights from the tensor cores, as in sm90_serial_ones.
 struct sm90_split2_ones {
   static constexpr const char* kName = "sm90_split2_ones";
   static constexpr bool serves(int head_dim) { return head_dim == 64; }
@@ -278,8 +277,8 @@ struct sm90_split2_ones {
   }
 };
 
-/// Two blocks of a cluster to the same 256 rows, each with every other KV tile: the warpgroups of
-/// sm90_serial_ones, and twice as many blocks as there are tiles of rows.
+/// Two blocks of a cluster to the same 256 rows, each with every other KV tile: four warpgroups and
+/// a column of ones, as in sm90_serial_ones, and twice as many blocks as there are tiles of rows.
 struct sm90_cluster {
   static constexpr const char* kName = "sm90_cluster";
   static constexpr bool serves(int head_dim) { return head_dim == 64; }

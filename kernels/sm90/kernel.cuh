@@ -16,7 +16,7 @@
 //   0 (block)      | all                                   | once: the mbarriers are initialised
 //   1 + row group  | the warpgroups that share rows        | key_groups > 1: parts written, read
 //   of the cluster | all consumers of both blocks          | cluster_blocks > 1: the same
-//   8              | the warps that turn V for all         | once: a unit is known, turned
+//   8              | the warps that turn V for all         | Config::once: a unit is known, turned
 #pragma once
 
 #include "sm90/epilogue.cuh"
@@ -58,7 +58,7 @@ struct Kernel {
 
  private:
   /// One thread of each of five warps has a part, so that none takes long: an mbarrier.init is some
-  /// 50 clocks, and lanes of one warp would take turns at it.
+  /// 60 clocks, and lanes of one warp would take turns at it.
   GPU_FN static void initialise(const Params& p, Shared& sm) {
     // A copy: the index itself would be kept in a register from here on.
     std::uint32_t thread[1] = {static_cast<std::uint32_t>(gpu::thread_idx())};

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <utility>
+#include <cstddef>
+#include <string>
 
 #include "attention/online_softmax.hpp"
 #include "sm90/kernel.cuh"
@@ -32,8 +33,8 @@ constexpr std::size_t aligned(std::size_t bytes) {
 }
 
 /// One that another plan of the process, or memory that somebody else has used, has by chance once
-/// in 10^14 times: a counter's bits, mixed (splitmix64: Steele, Lea and Flood, OOPSLA 2014, figure
-/// 16).
+/// in 10^14 times, and its 40 bits of UnitCounts once in 10^12: a counter's bits, mixed
+/// (splitmix64: Steele, Lea and Flood, OOPSLA 2014, figure 16).
 inline std::uint64_t new_plan_tag() {
   static std::atomic<std::uint64_t> plans{0};
   std::uint64_t x = ++plans * 0x9e3779b97f4a7c15U;

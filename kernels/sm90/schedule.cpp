@@ -6,7 +6,7 @@
 namespace fp8_sdpa::sm90 {
 namespace {
 
-/// Past this many rounds what a tail saves is less than one in a hundred.
+/// Past this many rounds a tail saves 1.5 % at most: one round of 65.
 constexpr int kMaxRounds = 64;
 /// A tail that saves less is not worth its memory.
 constexpr double kWorthwhile = 0.99;

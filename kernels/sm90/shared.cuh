@@ -81,9 +81,8 @@ struct Traits {
 
   static constexpr int kScoreRegisters = kTileN / 2;  ///< S, fp32
   static constexpr int kOutputRegisters = kD / 2;     ///< O, fp32
-  /// Columns of O that one P V multiply does, and how many make O.
+  /// Columns of O that one P V multiply does.
   static constexpr int kPvColumns = kConfig.pv_columns > 0 ? kConfig.pv_columns : kD;
-  static constexpr int kPvChunks = kD / kPvColumns;
   /// A multiple of 8 rows that V^T has more than the head dim; the last P V multiply has them.
   static constexpr int kExtraRows = kConfig.ones_column ? 8 : 0;
 

@@ -5,8 +5,9 @@
 //
 // Weights are 2^8 exp2(s - m): E4M3 holds 2^-9 to 448, so weights down to 2^-14 of the row's
 // largest are normal numbers; none exceeds 2^8. The factor cancels in O / l. The sum l is of the
-// weights before they are rounded: their errors average out in it, whereas in O each meets its
-// value. A NaN score makes its weight, hence l and O of its row, NaN.
+// weights before they are rounded, but with a column of ones (Config::ones_column): their errors
+// average out in it, whereas in O each meets its value. A NaN score makes its weight, hence l and O
+// of its row, NaN.
 #pragma once
 
 #include <cmath>
@@ -129,7 +130,7 @@ GPU_FN std::uint32_t two_chords(float first, float second, const FixedPoint& to)
 }
 
 /// Raw scores become weights in place, but for those by chords. What uses them is apart, in
-/// add_weights() and pack(): one warp keeps the MUFU busy only while nothing waits for it.
+/// WeightSums::add() and pack(): one warp keeps the MUFU busy only while nothing waits for it.
 template <int kFrom, int kTo, std::uint16_t kChords = 0, int kRegisters>
 GPU_FN void exponentiate(float (&s)[kRegisters], float scale, const float (&offset)[2]) {
 #pragma unroll
@@ -176,9 +177,9 @@ struct WeightSums {
   }
 };
 
-/// Rounds weights to operands of P V, in the key order of producer.cuh: weights[b][h + 2 a] holds,
-/// of row g + 8 h, columns 32 b + 16 a + 2t + {0, 1, 8, 9}. Those of s[kFrom] to s[kTo - 1], both
-/// multiples of 8; those by chords are raw scores still.
+/// Rounds weights to operands of P V, in the key order of turn_values.cuh: weights[b][h + 2 a]
+/// holds, of row g + 8 h, columns 32 b + 16 a + 2t + {0, 1, 8, 9}. Those of s[kFrom] to s[kTo - 1],
+/// both multiples of 8; those by chords are raw scores still.
 template <int kFrom, int kTo, std::uint16_t kChords = 0, int kRegisters>
 GPU_FN void pack(const float (&s)[kRegisters], float scale, const float (&offset)[2],
                  std::uint32_t (&weights)[kRegisters / 16][4]) {

@@ -2,26 +2,13 @@
 // not average out in O. The second term holds what the first one's 4 significant bits leave.
 #pragma once
 
+#include "attention/e4m3_terms.hpp"
 #include "sm90/softmax.cuh"
 
 namespace fp8_sdpa::sm90 {
 
-/// Four weights to E4M3; what that leaves of them stays behind.
-GPU_FN std::uint32_t take_term(float (&p)[4]) {
-  const std::uint32_t codes = static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[0], p[1])) |
-                              static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[2], p[3])) << 16;
-  const gpu::Half4 taken = gpu::e4m3x4_to_half4(codes);
-  const float2 low = gpu::half2_to_float2(taken.low);
-  const float2 high = gpu::half2_to_float2(taken.high);
-  p[0] -= low.x;
-  p[1] -= low.y;
-  p[2] -= high.x;
-  p[3] -= high.y;
-  return codes;
-}
-
 /// Raw scores become weights, l takes them in, and their terms become operands of P V, in the key
-/// order of producer.cuh: large[b][h + 2 a] holds, of row g + 8 h, columns
+/// order of turn_values.cuh: large[b][h + 2 a] holds, of row g + 8 h, columns
 /// 32 b + 16 a + 2t + {0, 1, 8, 9}, and small[b][h + 2 a] what is left of them.
 template <int kRegisters>
 GPU_FN void exponentiate_in_two_terms(const float (&s)[kRegisters], Rows& rows,
@@ -38,8 +25,8 @@ GPU_FN void exponentiate_in_two_terms(const float (&s)[kRegisters], Rows& rows,
       p[c] = gpu::exp2_approx(gpu::fma(first[c / 2 * 4 + c % 2], rows.scale, offset[h]));
       rows.sum[h] += p[c];
     }
-    large[i / 4][i % 4] = take_term(p);
-    small[i / 4][i % 4] = take_term(p);
+    large[i / 4][i % 4] = attention::take_term(p);
+    small[i / 4][i % 4] = attention::take_term(p);
   }
 }
 

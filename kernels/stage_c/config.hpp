@@ -12,7 +12,7 @@ inline constexpr int kWarps = 4;
 inline constexpr int kThreads = 32 * kWarps;  ///< that compute; a producer warp comes on top
 inline constexpr int kStages = 2;             ///< K/V staging buffers of the cp.async variants
 
-/// What every variant of the ladder must stay within (SPEC section 5).
+/// What every variant of the ladder must stay within.
 inline constexpr int kMaxRegisters = 128;
 inline constexpr std::size_t kMaxSharedBytes = 64 * 1024;
 inline constexpr int kRegistersPerMultiprocessor = 65536;

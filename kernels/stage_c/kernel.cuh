@@ -1,5 +1,5 @@
-// Stage C: FP8 attention forward for Ada-class GPUs (sm_80 and newer). SPEC section 5;
-// FlashAttention-2, Algorithm 1.
+// Stage C: FP8 attention forward for Ada-class GPUs (sm_80 and newer).
+// FlashAttention-2 (arXiv 2307.08691), Algorithm 1.
 //
 // One block computes one tile of kTileM query rows of one (batch, head), over all keys, kTileN at
 // a time:

@@ -1,4 +1,4 @@
-// SPEC section 3: every variant on every shape and seed of the configuration, on each backend. The
+// Every variant on every shape and seed of the configuration, on each backend. The
 // list is made when the binary starts, so that a shape added to the file is tested with no rebuild.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What each rung of the ladder may change in an output, and what it may not (SPEC section 5).
+// What each rung of the ladder may change in an output, and what it may not.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ float largest_difference(const std::vector<std::uint16_t>& a, const std::vector<
   return largest;
 }
 
-/// Tensor-core P V rounds P to half and sums in another order: SPEC's bound.
+/// Tensor-core P V rounds P to half and sums in another order.
 constexpr float kTensorCoreBound = 1e-3F;
 
 // The same products in the same order: U is equal to the bit, which is more than the 1e-6 asked.

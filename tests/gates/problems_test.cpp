@@ -4,6 +4,7 @@
 
 #include <tuple>
 
+#include "reference/harness.hpp"
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {
@@ -37,7 +38,7 @@ TEST_P(Problems, MoreKeysThanQueriesAndFewer) {
   }
 }
 
-// The first rows see a handful of keys, in problems that are judged as SPEC's named shapes are.
+// The first rows see a handful of keys, in problems that are judged as the named shapes are.
 TEST_P(Problems, CausalRowsThatSeeFewKeys) {
   if (!ready_) return;
   for (const int seq : {129, 200}) {
@@ -105,6 +106,21 @@ TEST_P(Problems, WithoutLse) {
   reference::CheckOptions options;
   options.lse = false;
   expect_pass(variant(), *case_data(make_shape(1, 1, 40, 40), 6), device_, options);
+}
+
+TEST_P(Problems, NoScaleMeansOneOverTheRootOfTheHeadDim) {
+  if (!ready_) return;
+  for (const int head_dim : {64, 128, 256}) {
+    const reference::Shape shape = make_shape(1, 1, 40, 150, head_dim);
+    if (!reference::serves(variant(), shape, Dtype::kE4M3, device_, {}).ok()) continue;
+    reference::CaseData data = *case_data(shape, 10);
+    const auto said = reference::run_variant(variant(), data, device_, {});
+    ASSERT_TRUE(said.ok()) << said.status().message();
+    data.softmax_scale = 0.0F;
+    const auto left_out = reference::run_variant(variant(), data, device_, {});
+    ASSERT_TRUE(left_out.ok()) << left_out.status().message();
+    EXPECT_EQ(*left_out, *said) << head_dim;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Gates, Problems,

@@ -127,16 +127,19 @@ TEST_P(SharedItems, AVariantThatNeedsAWorkspaceSaysSo) {
                 " needs a workspace, which PlanOptions::no_workspace rules out");
 }
 
-TEST_P(SharedItems, AMissingWorkspaceIsAnError) {
+TEST_P(SharedItems, AMissingOrMisalignedWorkspaceIsAnError) {
   if (!ready_ || !shares()) return;
   const reference::Shape shape = few_rows(first_head_dim(variant(), device_), 1100);
   const Result<Plan> planned = plan_of(shape, {});
   ASSERT_TRUE(planned.ok()) << planned.status().message();
-  const Status status = forward(*planned, nullptr, nullptr);
+  Status status = forward(*planned, nullptr, nullptr);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(), "workspace is null; " + std::string(variant().name) + " needs " +
                                   std::to_string(planned->workspace_bytes()) +
                                   " bytes for this problem (Plan::workspace_bytes)");
+  status = forward(*planned, reinterpret_cast<void*>(std::uintptr_t{0x1008}), nullptr);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "workspace is not aligned to 16 bytes");
 }
 
 INSTANTIATE_TEST_SUITE_P(Gates, SharedItems,

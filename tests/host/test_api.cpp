@@ -54,7 +54,7 @@ TEST(VariantTable, StageCNamesSayTheToggles) {
   }
 }
 
-// SPEC section 5: 64 KiB for the ladder; the Hopper kernels state limits of their own, what a block
+// 64 KiB for the ladder; the Hopper kernels state limits of their own, what a block
 // of sm_90 may opt in to.
 TEST(VariantTable, ResourcesAreWithinTheLimitsOfTheFamily) {
   for (const Variant& variant : variants()) {
@@ -107,6 +107,14 @@ TEST(Plan, ValidProblemIsPlannedAsTheBuildWasConfigured) {
   EXPECT_EQ(made->variant().name,
             toggles_chosen() ? stage_c_name(configured_toggles()) : "sm80_mma");
   EXPECT_EQ(made->workspace_bytes(), 0U);
+}
+
+TEST(Plan, NoScaleMeansOneOverTheRootOfTheHeadDim) {
+  Problem problem = valid_problem();
+  problem.softmax_scale = 0.0F;
+  const auto made = plan(problem, host_executor());
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(made->problem().softmax_scale, 0.125F);
 }
 
 struct BadProblem {
@@ -162,8 +170,8 @@ INSTANTIATE_TEST_SUITE_P(
                    "seq_q is -1; it must be at least 1"},
         BadProblem{"HeadDimTooLarge", [](Problem& p) { p.head_dim = 512; }, kInvalid,
                    "head_dim is 512; at most 256 is served"},
-        BadProblem{"ScaleZero", [](Problem& p) { p.softmax_scale = 0.0F; }, kInvalid,
-                   "softmax_scale is 0.000000; it must be positive and finite"},
+        BadProblem{"ScaleNegative", [](Problem& p) { p.softmax_scale = -1.0F; }, kInvalid,
+                   "softmax_scale is -1.000000; it must be positive and finite, or 0 for"},
         BadProblem{"ScaleNan",
                    [](Problem& p) { p.softmax_scale = std::numeric_limits<float>::quiet_NaN(); },
                    kInvalid, "softmax_scale is nan; it must be positive and finite"},

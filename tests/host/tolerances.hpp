@@ -1,4 +1,4 @@
-// SPEC's tolerances, for tests that judge without a configuration file.
+// The tolerances of config_forward.json, for tests that judge without a configuration file.
 #pragma once
 
 #include "reference/config.hpp"

@@ -19,7 +19,8 @@ struct Trial {
   std::shared_ptr<const reference::CaseData> data;
   reference::CheckOptions options;
   Schedule schedule = Schedule::kFifo;  ///< of the executor: also which block begins first
-  bool for_peers = false;               ///< unit-normal inputs, as the peers' tests draw them
+  Asynchrony asynchrony = Asynchrony::kLate;
+  bool for_peers = false;  ///< unit-normal inputs, as the peers' tests draw them
 };
 
 /// Trials of what kernels serve, each of what some do; made once per process.

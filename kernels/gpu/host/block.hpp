@@ -30,7 +30,6 @@ inline constexpr std::uint32_t kAllLanes = 0xffffffffU;
 inline constexpr int kBarriers = 16;
 /// The most threads of a block (CUDA C++ Programming Guide, "Technical Specifications").
 inline constexpr int kMaxThreads = 1024;
-inline constexpr int kMaxWarps = kMaxThreads / kLanesPerWarp;
 
 class Block;
 class EarlierKernels;

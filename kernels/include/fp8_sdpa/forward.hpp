@@ -41,13 +41,16 @@ struct PlanOptions {
 /// tensors.
 class Plan {
  public:
+  /// Of a workspace's address, in bytes: that of tensors.
+  static constexpr std::size_t kWorkspaceAlignment = 16;
+
   const Problem& problem() const { return problem_; }
   const Device& device() const { return device_; }
   const Variant& variant() const { return *variant_; }
   const detail::PlanState& state() const { return state_; }
-  /// Bytes of device memory that forward() needs beside the tensors, aligned to 256 as cudaMalloc
-  /// does: for the parts of query tiles that blocks share, and for V where a kernel before the main
-  /// one turns it. Often 0; always 0 but for sm90.
+  /// Bytes of device memory that forward() needs beside the tensors, aligned to
+  /// kWorkspaceAlignment: for the parts of query tiles that blocks share, and for V where it is
+  /// transposed once for all blocks. Often 0; always 0 but for sm90.
   std::size_t workspace_bytes() const { return state_.workspace_bytes; }
 
  private:
@@ -61,21 +64,25 @@ class Plan {
 /// Checks the problem, picks a variant unless one is given, and binds them. The pick is the variant
 /// of the toggles that the build was configured with, if any; else the one that is predicted to be
 /// fastest on sm_90, and sm80_mma on other devices; else the first that serves the problem.
-/// kInvalidArgument or kUnsupported, with the reason, before anything is launched.
+/// kInvalidArgument or kUnsupported, with the reason, before anything is launched; kDeviceError if
+/// the driver refuses a tensor map.
 Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant = nullptr,
                   const PlanOptions& options = {});
 
 /// Launches the plan on `stream`. `workspace` has workspace_bytes(), whatever is in them; launches
 /// that may run at the same time need one each. kInvalidArgument if it is null though the plan
-/// needs one. Never synchronises, allocates on the device, prints or exits; capturable in a CUDA
-/// graph. On sm_90 a launch may start while earlier kernels of the stream are at their last blocks
-/// (CUDA C++ Programming Guide, "Programmatic Dependent Launch and Synchronization"); it waits for
-/// them before it reads an input or writes an output. On the host executor it returns when the
-/// kernel has run, and `stream` is ignored.
+/// needs one or it is not aligned; kDeviceError or kOutOfMemory where a launch fails,
+/// kExecutorError where the host executor finds an error in the kernel. Never synchronises,
+/// allocates on the device, prints or exits; capturable in a CUDA graph. On sm_90 a launch may
+/// start while earlier kernels of the stream are at their last blocks (CUDA C++ Programming Guide,
+/// "Programmatic Dependent Launch and Synchronization"); it waits for them before it reads an input
+/// or writes an output. On the host executor it returns when the kernel has run, and `stream` is
+/// ignored.
 Status forward(const Plan& plan, void* workspace, CUstream_st* stream);
 
 /// plan() and forward() in one call on the current CUDA device, with the library's own choice of
-/// variant among those that need no workspace (PlanOptions::no_workspace).
+/// variant among those that need no workspace (PlanOptions::no_workspace). Errors are those of
+/// current_device(), plan() and forward().
 Status forward(const Problem& problem, CUstream_st* stream);
 
 }  // namespace fp8_sdpa

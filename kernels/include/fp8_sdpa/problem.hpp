@@ -1,4 +1,10 @@
-// The problem: O = softmax(scale * Q K^T + mask) V, forward, with FP8 Q, K and V.
+// The problem: O = softmax(scale * Q K^T + mask) V, forward, with FP8 Q, K and V: attention as in
+// Vaswani et al., arXiv 1706.03762, section 3.2.1, computed tile by tile as in FlashAttention-2,
+// arXiv 2307.08691, section 3.1.
+//
+// A row that sees no key, or whose attended scores are all -inf, has O = 0 and LSE = -inf. NaN in
+// Q, or in K or V at a key that a row sees, gives NaN in that row of O; at other keys it does not,
+// but for NaN in V on sm_90 (kernels/sm90/README.md, "Contracts").
 #pragma once
 
 #include <cstdint>
@@ -35,7 +41,8 @@ constexpr const char* name_of(Mask mask) {
 
 /// A (batch, head, seq, dim) view. Strides count elements. stride_dim is 1; a transposed V has
 /// stride_seq = 1 instead. The base pointer and every stride but the unit one are multiples of 16
-/// bytes.
+/// bytes; the stride of an axis of size 1 is not looked at. Inputs may be broadcast (stride 0)
+/// where the variant serves it; no two elements of O may share memory, nor O and anything else.
 struct Tensor {
   void* data = nullptr;
   Dtype dtype = Dtype::kE4M3;
@@ -46,7 +53,9 @@ struct Tensor {
 };
 
 /// Dequantisation scales, fp32, in the memory of the device that runs the kernel: x ~ code *
-/// descale. Read when the kernel runs, so a captured CUDA graph sees new values.
+/// descale. Read when the kernel runs, so a captured CUDA graph sees new values. Of any sign; with
+/// 0 every attended key weighs the same. |q * k * softmax_scale| must stay below 2^101: kernels
+/// bring raw scores, below 2^26, to units of log2(e) with it.
 struct Descales {
   const float* q = nullptr;  ///< (batch, heads_q), contiguous
   const float* k = nullptr;  ///< (batch, heads_kv), contiguous
@@ -55,12 +64,12 @@ struct Descales {
 
 /// One attention problem: sizes, tensors, scales. Nothing here is owned.
 struct Problem {
-  int batch = 0;
+  int batch = 0;  ///< sizes are 1 or more
   int heads_q = 0;
   int heads_kv = 0;  ///< divides heads_q (GQA, MQA)
   std::int64_t seq_q = 0;
   std::int64_t seq_kv = 0;
-  int head_dim = 0;
+  int head_dim = 0;      ///< at most 256; supports() says which
   Tensor q;              ///< (batch, heads_q, seq_q, head_dim), FP8
   Tensor k;              ///< (batch, heads_kv, seq_kv, head_dim), FP8
   Tensor v;              ///< (batch, heads_kv, seq_kv, head_dim), FP8
@@ -68,7 +77,7 @@ struct Problem {
   float* lse = nullptr;  ///< optional (batch, heads_q, seq_q), contiguous: natural-log-sum-exp of
                          ///< the scaled scores
   Descales descales;
-  float softmax_scale = 0.0F;  ///< usually 1 / sqrt(head_dim); > 0 and finite
+  float softmax_scale = 0.0F;  ///< positive and finite; 0 for 1 / sqrt(head_dim)
   Mask mask = Mask::kNone;
 };
 

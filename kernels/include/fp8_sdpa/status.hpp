@@ -42,7 +42,7 @@ inline Status unsupported(std::string message) {
   return {StatusCode::kUnsupported, std::move(message)};
 }
 
-/// A value, or the Status that says why there is none.
+/// A value, or the Status that says why there is none. value(), * and -> only if ok().
 template <class T>
 class [[nodiscard]] Result {
  public:

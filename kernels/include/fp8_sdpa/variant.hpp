@@ -40,9 +40,10 @@ enum class Family {
   kPeer,    ///< not in the table: somebody else's kernel behind this interface (benchmarks/peers)
 };
 
-/// What one block of a variant asks of a multiprocessor, as the launch asks for it.
+/// What one block of a variant asks of a multiprocessor, as the launch asks for it; of kernels for
+/// several head dims, the one with the most shared memory.
 struct Resources {
-  int threads = 0;
+  int threads = 0;               ///< of a block
   std::size_t shared_bytes = 0;  ///< dynamic shared memory: sizeof the kernel's Shared struct
   int tile_m = 0;                ///< query rows per block
   int tile_n = 0;                ///< keys per step
@@ -63,8 +64,9 @@ struct Variant {
   const detail::VariantImpl* impl;
   bool fp8_p = false;  ///< rounds P to FP8, so that its own error is judged by a gate of its own
 
-  /// Whether this variant can compute `problem` on `device`; if not, why. Pure host code: touches
-  /// no memory behind the problem's pointers and calls no CUDA function.
+  /// Whether this variant can compute `problem` on `device`; if not, why: kInvalidArgument for a
+  /// problem that contradicts itself, kUnsupported for a valid one. Pure host code: touches no
+  /// memory behind the problem's pointers and calls no CUDA function.
   Status supports(const Problem& problem, const Device& device) const;
 };
 
