@@ -241,11 +241,12 @@ const Finding* Outcome::strongest() const {
   return best;
 }
 
-Outcome try_variant(const Variant& variant, const std::vector<Trial>& trials) {
+Outcome try_variant(const Variant& variant, const std::vector<Trial>& trials, Extent extent) {
   Device device = host_executor();
   device.executor.os_threads = 1;
   Outcome outcome;
   for (const Trial& trial : trials) {
+    if (extent == Extent::kFirstFailure && outcome.killed()) break;
     const CaseData& data = *trial.data;
     device.executor.schedule = trial.schedule;
     device.executor.asynchrony = trial.asynchrony;

@@ -53,8 +53,14 @@ struct Outcome {
   const Finding* strongest() const;
 };
 
+/// How far to go with a kernel that has failed a trial.
+enum class Extent : bool {
+  kFirstFailure,  ///< it is rejected: enough
+  kAllTrials,     ///< every gate's verdict is wanted
+};
+
 /// Runs the trials on a variant of the host executor: those that it serves.
-Outcome try_variant(const Variant& variant, const std::vector<Trial>& trials);
+Outcome try_variant(const Variant& variant, const std::vector<Trial>& trials, Extent extent);
 
 /// An output, and the model's error that it is judged by, without a device.
 struct Attended {

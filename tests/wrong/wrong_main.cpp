@@ -1,7 +1,8 @@
 // Puts every wrong kernel through the gates, each in a process of its own, since a wrong kernel may
 // crash or hang.
 //   wrong_kernels [--only NAME] [--kernels] [--model] [--out FOLDER [--races FOLDER]]
-// --races adds what "mutants try" left of barriers and waits taken out:
+// --out writes the kill matrix, for which each goes through all trials; else the first that it
+// fails is enough. --races adds what "mutants try" left of barriers and waits taken out:
 // build/tsan/tests/wrong/work. Exit code 0 if every fault was killed and every unedited kernel
 // passed; 1 if not; 2 for bad usage.
 #include <sys/wait.h>
@@ -49,7 +50,7 @@ Variant with_launch(const Variant& variant, detail::VariantImpl* impl, detail::L
   return wrong;
 }
 
-std::vector<Task> kernel_tasks() {
+std::vector<Task> kernel_tasks(Extent extent) {
   const Catalogue catalogue = read_catalogue(WRONG_CATALOGUE, WRONG_KERNELS_DIR);
   std::map<std::string, const Fault*> faults;
   for (const Fault& fault : catalogue.faults) faults[fault.name] = &fault;
@@ -60,14 +61,16 @@ std::vector<Task> kernel_tasks() {
     const Variant* variant = *find_variant(kernel.variant);
     const auto launch = kernel.launch;
     tasks.push_back({{fault.name, fault.what, "kernel", fault.file.string(), fault.variant, {}},
-                     [variant, launch] {
+                     [variant, launch, extent] {
                        detail::VariantImpl impl{};
-                       return try_variant(with_launch(*variant, &impl, launch), kernel_trials());
+                       return try_variant(with_launch(*variant, &impl, launch), kernel_trials(),
+                                          extent);
                      }});
     const std::string name(kernel.variant);
-    controls[name] = {{"control_" + name, "nothing", "control", "", name, {}},
-                      [variant] { return try_variant(*variant, kernel_trials()); },
-                      /*must_pass=*/true};
+    controls[name] = {
+        {"control_" + name, "nothing", "control", "", name, {}},
+        [variant] { return try_variant(*variant, kernel_trials(), Extent::kAllTrials); },
+        /*must_pass=*/true};
   }
   for (auto& [name, task] : controls) tasks.push_back(std::move(task));
   return tasks;
@@ -218,7 +221,7 @@ int run(const std::vector<std::string>& arguments) {
   std::vector<Task> tasks;
   if (kernels || !model) {
     make_budgets(kernel_trials());  // once, before the children
-    tasks = kernel_tasks();
+    tasks = kernel_tasks(out.empty() ? Extent::kFirstFailure : Extent::kAllTrials);
   }
   if (model || !kernels) {
     make_budgets(model_trials());
