@@ -13,7 +13,7 @@ inline constexpr float kLn2 = 0.6931471805599453F;
 
 /// What brings raw scores to units of log2(e), from the product of all scales: positive, so that
 /// the largest raw score stays the largest; its sign goes elsewhere. The smallest normal number is
-/// added, which changes none above 2^-102: with zero every score is then as good as zero, and a
+/// added, which changes none above 2^-101: with zero every score is then as good as zero, and a
 /// masked key's -inf no NaN.
 GPU_FN float score_factor(float scale) {
   constexpr float kSmallestNormal = 0x1p-126F;

@@ -33,7 +33,7 @@ constexpr std::size_t aligned(std::size_t bytes) {
 }
 
 /// One that another plan of the process, or memory that somebody else has used, has by chance once
-/// in 10^14 times, and its 40 bits of UnitCounts once in 10^12: a counter's bits, mixed
+/// in 10^14 times, and its 40 bits of UnitCounts once in 5 * 10^11: a counter's bits, mixed
 /// (splitmix64: Steele, Lea and Flood, OOPSLA 2014, figure 16).
 inline std::uint64_t new_plan_tag() {
   static std::atomic<std::uint64_t> plans{0};

@@ -46,6 +46,11 @@ void expect_pass(const Variant& variant, const reference::CaseData& data, const 
 /// not on this list is a failure, so that nothing goes untested by accident.
 bool is_known_decline(const Status& status);
 
+/// Whether the variant serves a shape; if not, its reason must be a known decline.
+bool serves_or_known_decline(const Variant& variant, const reference::Shape& shape,
+                             const Device& device, const reference::CheckOptions& options = {},
+                             Dtype dtype = Dtype::kE4M3);
+
 /// expect_pass() on drawn inputs where the variant serves the shape; otherwise the decline must be
 /// a known one. Asks the variant before anything is computed.
 void expect_pass_or_known_decline(const Variant& variant, const reference::Shape& shape,

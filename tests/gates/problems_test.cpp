@@ -112,7 +112,7 @@ TEST_P(Problems, NoScaleMeansOneOverTheRootOfTheHeadDim) {
   if (!ready_) return;
   for (const int head_dim : {64, 128, 256}) {
     const reference::Shape shape = make_shape(1, 1, 40, 150, head_dim);
-    if (!reference::serves(variant(), shape, Dtype::kE4M3, device_, {}).ok()) continue;
+    if (!serves_or_known_decline(variant(), shape, device_)) continue;
     reference::CaseData data = *case_data(shape, 10);
     const auto said = reference::run_variant(variant(), data, device_, {});
     ASSERT_TRUE(said.ok()) << said.status().message();
