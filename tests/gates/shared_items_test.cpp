@@ -2,8 +2,11 @@
 // workspace and merged by the block that comes last.
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "reference/harness.hpp"
 #include "tests/gates/gate_cases.hpp"
@@ -137,7 +140,11 @@ TEST_P(SharedItems, AMissingOrMisalignedWorkspaceIsAnError) {
   EXPECT_EQ(status.message(), "workspace is null; " + std::string(variant().name) + " needs " +
                                   std::to_string(planned->workspace_bytes()) +
                                   " bytes for this problem (Plan::workspace_bytes)");
-  status = forward(*planned, reinterpret_cast<void*>(std::uintptr_t{0x1008}), nullptr);
+  std::vector<std::byte> memory(planned->workspace_bytes() + 32);
+  void* aligned = memory.data();
+  std::size_t room = memory.size();
+  ASSERT_NE(std::align(16, planned->workspace_bytes() + 8, aligned, room), nullptr);
+  status = forward(*planned, static_cast<std::byte*>(aligned) + 8, nullptr);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(), "workspace is not aligned to 16 bytes");
 }
