@@ -69,12 +69,6 @@ struct Consumer {
         warp(gpu::shfl(gpu::warp_idx() % kWarpgroupWarps, 0)),
         operands(shared, row_group) {}
 
-  /// What makes an item's scores exponents of 2.
-  GPU_FN float scale_of(const Work& work) const {
-    return p.descale_q[work.batch * p.heads_q.value + work.head] *
-           p.descale_k[work.batch * p.heads_kv + work.kv_head] * p.softmax_scale_log2;
-  }
-
   /// O, m and l of this warpgroup's rows over its tiles; `tiles_before` are those of earlier items.
   /// Returns the tiles up to the next one.
   GPU_FN unsigned run(const Work& work, float scale, unsigned tiles_before, Outputs& o) {

@@ -43,28 +43,30 @@ struct Kernel {
   static_assert(sizeof(Shared) <= kSharedLimit);
 
   GPU_FN static void run(const Params& p, Shared& sm) {
-    initialise(p, sm);
+    // A copy: the index itself would be kept in a register from here on.
+    std::uint32_t thread[1] = {static_cast<std::uint32_t>(gpu::thread_idx())};
+    gpu::pin_registers(thread);
     // From one lane, so that the compiler knows it is the same in all.
-    const int warpgroup = gpu::shfl(gpu::warp_idx() / 4, 0);
-    if (warpgroup == 0) {
+    const int warp = gpu::shfl(static_cast<int>(thread[0]) / gpu::kWarpSize, 0);
+    const int lane = static_cast<int>(thread[0]) % gpu::kWarpSize;
+    if (warp < kWarpgroupWarps) {
       gpu::setmaxnreg_dec<kRegisters.producer>();
-      produce(p, sm);
+      initialise(p, sm, warp, lane);
+      produce(p, sm, warp);
     } else {
       gpu::setmaxnreg_inc<kRegisters.consumer>();
-      gpu::wait_for_earlier_kernels();
-      consume(p, sm, warpgroup - 1);
+      initialise(p, sm, warp, lane);
+      consume(p, sm, warp / kWarpgroupWarps - 1);
     }
   }
 
  private:
+  static constexpr int kWarpRows = kWarpgroupRows / kWarpgroupWarps;
+
   /// One thread of each of five warps has a part, so that none takes long: an mbarrier.init is some
-  /// 60 clocks, and lanes of one warp would take turns at it.
-  GPU_FN static void initialise(const Params& p, Shared& sm) {
-    // A copy: the index itself would be kept in a register from here on.
-    std::uint32_t thread[1] = {static_cast<std::uint32_t>(gpu::thread_idx())};
-    gpu::pin_registers(thread);
-    const int warp = gpu::shfl(static_cast<int>(thread[0]) / gpu::kWarpSize, 0);
-    if (thread[0] % gpu::kWarpSize == 0) {
+  /// 60 clocks, and lanes of one warp would take turns at it. Ends before the block meets.
+  GPU_FN static void initialise(const Params& p, Shared& sm, int warp, int lane) {
+    if (lane == 0) {
       if (warp < kWarpgroupWarps) {
         initialise_barriers(p, sm, warp);
         gpu::fence_mbarrier_init();
@@ -77,10 +79,14 @@ struct Kernel {
       }
     }
     if constexpr (T::kConfig.ones_column && !T::kConfig.prepared_values) {
-      for (auto& tile : sm.values) write_ones<kHeadDim>(tile, gpu::thread_idx(), kThreads);
-      gpu::fence_proxy_async();
+      if (warp >= kWarpgroupWarps) {
+        const int thread = warp * gpu::kWarpSize + lane - kWarpgroupThreads;
+        for (auto& tile : sm.values) {
+          write_ones<kHeadDim>(tile, thread, kThreads - kWarpgroupThreads);
+        }
+        gpu::fence_proxy_async();
+      }
     }
-    gpu::sync_block();
   }
 
   GPU_FN static void initialise_barriers(const Params& p, Shared& sm, int warp) {
@@ -109,45 +115,112 @@ struct Kernel {
     }
   }
 
-  GPU_FN static void produce(const Params& p, Shared& sm) {
-    const int warp = gpu::warp_idx();
+  /// Whether a block finds its first piece of work before it meets: straight code takes some four
+  /// clocks an instruction, and all that comes behind the meeting delays the first load. Where V is
+  /// turned before, ptxas then spills.
+  static constexpr bool kFindsFirst = !T::kConfig.prepared_values;
+
+  GPU_FN static void produce(const Params& p, Shared& sm, int warp) {
     if (warp == 0) {
-      // elect_one: the compiler knows that one lane issues the loads, and keeps their coordinates
-      // in uniform registers. 1 % at head_dim 256; at 64 and 128, 0.5 % slower.
-      if (T::kHeadDim > 128 ? gpu::elect_one() : gpu::lane_idx() == 0) {
-        gpu::let_next_kernel_start();
-        Loader<T>{p, sm}.run();
+      if constexpr (kFindsFirst) {
+        const NextWork<T> first(p);
+        gpu::sync_block();
+        if (issues_loads()) load(p, sm, first);
+      } else {
+        gpu::sync_block();
+        if (issues_loads()) load(p, sm, NextWork<T>(p));
       }
-    } else if constexpr (T::kConfig.once) {
+      return;
+    }
+    gpu::sync_block();
+    if constexpr (T::kConfig.once) {
       UnitTurner<T>{p, sm, warp - 1}.run();
     } else if constexpr (!T::kConfig.prepared_values) {
       Transposer<T>{p, sm, warp - 1}.run();
     }
   }
+  /// With elect_one the compiler knows that one lane issues the loads, and keeps their coordinates
+  /// in uniform registers. 1 % at head_dim 256; at 64 and 128, 0.5 % slower.
+  GPU_FN static bool issues_loads() {
+    return T::kHeadDim > 128 ? gpu::elect_one() : gpu::lane_idx() == 0;
+  }
+  GPU_FN static void load(const Params& p, Shared& sm, const NextWork<T>& first) {
+    gpu::let_next_kernel_start();
+    Loader<T>{p, sm}.run(first);
+  }
+
+  GPU_FN static void hold(const Params& p, Shared& sm, int step, const Work& work) {
+    const int warp = gpu::warp_idx() - kWarpgroupWarps;
+    const int row = work.first_row + warp % (T::kRowGroups * kWarpgroupWarps) * kWarpRows;
+    std::uint16_t* const o = attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides,
+                                                    work.batch, work.head, row);
+    gpu::sync_warp();  // nobody reads those of the item before any more
+    if (gpu::lane_idx() == 0) {
+      sm.held[warp] = {work.batch, work.head, work.first_row, step == 0, 0.0F, o};
+    }
+    gpu::sync_warp();
+  }
 
   GPU_FN static void consume(const Params& p, Shared& sm, int group) {
-    Consumer<T> consumer(p, sm, group);
-    const Epilogue<T> epilogue{p, sm, consumer.row_group, consumer.key_group};
-    unsigned tiles_before = 0;
-    unsigned items_before = 0;
-    for_each_piece<T>(p, [&](int step, const Piece& piece) {
-      typename Consumer<T>::Outputs o;
-      const Work work = locate<T>(p, piece);
-      consumer.step = step;
-      const float scale = consumer.scale_of(work);  // on its way while Q is
-      if (work.tiles > 0) {
-        // A warpgroup without tiles does not wait: Q of a later item may be there already.
-        consumer.query_slot = slot_of<T::kQueryStages>(items_before);
-        if (work.tiles > consumer.key_group) {
-          gpu::mbarrier_wait(sm.query_full[consumer.query_slot],
-                             full_parity<T::kQueryStages>(items_before));
-        }
-        ++items_before;
+    Progress done;
+    if constexpr (kFindsFirst) {
+      NextWork<T> next(p);
+      if (next.any()) hold(p, sm, 0, next.work);
+      Consumer<T> consumer(p, sm, group);
+      gpu::sync_block();
+      gpu::wait_for_earlier_kernels();
+      while (next.any()) {
+        work_off(consumer, next.step, next.work, done);
+        next.find(p, consumer.step + 1);
+        if (next.any()) hold(p, sm, next.step, next.work);
       }
-      tiles_before = consumer.run(work, scale, tiles_before, o);
-      // Found again rather than kept: the loop over keys has no register to spare.
-      epilogue.run(piece_of<T>(p, pinned(consumer.step)), consumer.rows, o);
-    });
+    } else {
+      gpu::sync_block();
+      gpu::wait_for_earlier_kernels();
+      Consumer<T> consumer(p, sm, group);
+      for (int step = 0;; ++step) {
+        const Piece piece = piece_of<T>(p, step);
+        if (piece.item == Piece::kNone) break;
+        const Work work = locate<T>(p, piece);
+        hold(p, sm, step, work);
+        work_off(consumer, step, work, done);
+      }
+    }
+  }
+
+  /// How far a consumer warpgroup has come: in the rings of K and V, and of Q.
+  struct Progress {
+    unsigned tiles = 0;
+    unsigned items = 0;  ///< with keys
+  };
+  /// A piece of work, from Q to O.
+  GPU_FN static void work_off(Consumer<T>& consumer, int step, const Work& work, Progress& done) {
+    const Params& p = consumer.p;
+    Shared& sm = consumer.sm;
+    typename Consumer<T>::Outputs o;
+    consumer.step = step;
+    // On their way while Q is.
+    const int kv = work.batch * p.heads_kv + work.kv_head;
+    const float scale = p.descale_q[work.batch * p.heads_q.value + work.head] * p.descale_k[kv] *
+                        p.softmax_scale_log2;
+    const float v_descale = p.descale_v[kv];
+    if (work.tiles > 0) {
+      // A warpgroup without tiles does not wait: Q of a later item may be there already.
+      consumer.query_slot = slot_of<T::kQueryStages>(done.items);
+      if (work.tiles > consumer.key_group) {
+        gpu::mbarrier_wait(sm.query_full[consumer.query_slot],
+                           full_parity<T::kQueryStages>(done.items));
+      }
+      ++done.items;
+    }
+    if (gpu::lane_idx() == 0) {
+      sm.held[gpu::warp_idx() - kWarpgroupWarps].v_descale = v_descale;
+    }
+    gpu::sync_warp();
+    done.tiles = consumer.run(work, scale, done.tiles, o);
+    // Found again rather than kept: the loop over keys has no register to spare.
+    const Epilogue<T> epilogue{p, sm, consumer.row_group, consumer.key_group};
+    epilogue.run(piece_of<T>(p, pinned(consumer.step)), consumer.rows, o);
   }
 };
 

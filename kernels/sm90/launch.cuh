@@ -94,6 +94,24 @@ inline void plan_passes(const Problem& p, Params& params) {
       attention::divisor(static_cast<int>(pairs - (params.passes - 1) * heads));
 }
 
+/// Whether V, to be turned by the kernel, comes in rows of two keys: at head_dim 64, where TMA
+/// takes as long for a row of 64 bytes as for one of 128, and a launch's first tiles wait in its
+/// queue.
+template <class T>
+bool keys_pair_up(const Problem& p) {
+  return T::kHeadDim == 64 && !T::kConfig.prepared_values && p.v.stride_dim == 1 &&
+         p.v.stride_seq == p.head_dim && p.seq_kv % 2 == 0;
+}
+/// The same rows, which are contiguous, two by two.
+inline MapRequest in_pairs(MapRequest request) {
+  request.rows /= 2;
+  request.columns *= 2;
+  request.row_stride *= 2;
+  request.box_rows /= 2;
+  request.box_columns *= 2;
+  return request;
+}
+
 template <class T>
 Status prepare_params(const Problem& p, Params& params) {
   using Shared = sm90::Shared<T>;
@@ -110,9 +128,11 @@ Status prepare_params(const Problem& p, Params& params) {
                                         p.heads_kv, p.batch,    box_dims, Values::kPanelBytes}
                            : MapRequest{&p.v,       p.seq_kv, p.head_dim, p.v.stride_seq,
                                         p.heads_kv, p.batch,  T::kTileN,  Keys::kPanelBytes};
+  params.v_pairs = keys_pair_up<T>(p) ? 1 : 0;
   if (Status s = encode(q, params.q, params.q_steps); !s.ok()) return s;
   if (Status s = encode(k, params.k, params.k_steps); !s.ok()) return s;
-  if (Status s = encode(v, params.v, params.v_steps); !s.ok()) return s;
+  const Status v_encoded = encode(params.v_pairs != 0 ? in_pairs(v) : v, params.v, params.v_steps);
+  if (!v_encoded.ok()) return v_encoded;
   params.o = p.o.data;
   params.lse = p.lse;
   params.descale_q = p.descales.q;

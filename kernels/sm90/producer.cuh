@@ -20,8 +20,8 @@ struct Loader {
   RingPlace<Shared<T>::kLandings> landing = {};  ///< of the next tile of V
   bool all_turned = false;                       ///< with Config::once: V
 
-  GPU_FN void run() {
-    for_each_piece<T>(p, [this](int, const Piece& piece) { load(locate<T>(p, piece)); });
+  GPU_FN void run(NextWork<T> next) {
+    for (; next.any(); next.find(p, next.step + 1)) load(next.work);
     if constexpr (!T::kConfig.prepared_values) stop_transposers();
     if constexpr (T::kConfig.once) gpu::mbarrier_arrive(sm.all_loaded());
   }
@@ -36,6 +36,10 @@ struct Loader {
     for (int tile = work.last_tile; tile >= work.first_tile;
          tile -= T::kClusterBlocks, ++tiles_before) {
       const int slot = slot_of<T::kStages>(tiles_before);
+      // V first: it is turned while K is on its way.
+      if constexpr (!T::kConfig.prepared_values) {
+        if (!p.v_transposed) load_values(tile, v_at);
+      }
       gpu::mbarrier_wait(sm.key_empty[slot], empty_parity<T::kStages>(tiles_before));
       gpu::mbarrier_arrive_expect_tx(sm.key_full[slot], sizeof(sm.keys[0]));
       load_rows(sm.keys[slot], p.k, sm.key_full[slot], tile * T::kTileN, k_at);
@@ -43,8 +47,6 @@ struct Loader {
         load_prepared(work, tile);
       } else if (p.v_transposed) {
         load_transposed(tile, v_at);
-      } else {
-        load_values(tile, v_at);
       }
     }
   }
@@ -72,7 +74,7 @@ struct Loader {
     gpu::MBarrier& full = sm.landing_full[landing.slot];
     gpu::mbarrier_wait(sm.landing_empty[landing.slot], landing.full_parity ^ 1);
     gpu::mbarrier_arrive_expect_tx(full, sizeof(sm.landing[0]));
-    load_rows(sm.landing[landing.slot], p.v, full, tile * T::kTileN, at);
+    load_rows(sm.landing[landing.slot], p.v, full, tile * T::kTileN >> p.v_pairs, at);
     landing.next();
   }
   /// In place of a tile, word that there is no other: to each of those that wait for one.
@@ -172,7 +174,7 @@ struct Transposer {
     gpu::mbarrier_wait(sm.landing_full[landing], parity);
     if (is_last(landing)) return false;
     gpu::mbarrier_wait(sm.value_empty[slot], empty_parity<T::kStages>(position));
-    const Turner<kAlone ? 1 : T::kTransposers> turner{sm.zero, kAlone ? 0 : warp};
+    const Turner<kAlone ? 1 : T::kTransposers> turner{sm.zero, kAlone ? 0 : warp, p.v_pairs != 0};
     turner.transpose(sm.landing[landing], sm.values[slot]);
     gpu::fence_proxy_async();
     gpu::sync_warp();

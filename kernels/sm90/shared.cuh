@@ -143,6 +143,15 @@ struct UnitBuffers {
 template <class T>
 struct UnitBuffers<T, false> {};
 
+/// What a warp of consumers will want of its item behind the loop over keys, where nothing cold
+/// should have to be fetched; the loop has no register for it.
+struct Held {
+  int batch, head, first_row;
+  bool first;  ///< of the block's items
+  float v_descale;
+  std::uint16_t* o;  ///< the warp's first row
+};
+
 /// Barriers (mbarriers, one phase per use):
 ///
 ///   barrier       | arrivals a phase                     | means
@@ -175,6 +184,7 @@ struct Shared {
   Values values[T::kStages];
   Partials<T> partials;
   UnitBuffers<T> unit;
+  Held held[T::kConsumerWarps];
   gpu::MBarrier query_full[T::kQueryStages];
   gpu::MBarrier key_full[T::kStages], key_empty[T::kStages];
   gpu::MBarrier value_full[T::kStages], value_empty[T::kStages];

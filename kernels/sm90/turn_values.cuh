@@ -20,6 +20,9 @@ struct ValueTurner {
   static constexpr unsigned kDims = Keys::kWidth;
   const float& zero_in_memory;  ///< 0
   int warp;
+  /// The keys came two to a row of 128 bytes, with that width's swizzle: where they lie differs in
+  /// the swizzle alone. At head_dim 64.
+  bool pairs = false;
 
   /// 16 dims of all keys at a time, in blocks of 32 keys: what depends on the lane is computed
   /// once, and the loads of a few blocks are under way together. Of a block, a lane gets, of keys 8
@@ -35,7 +38,7 @@ struct ValueTurner {
     // Matrix i is positions 16 (i % 2) .. + 15 of dims 2 j + (i / 2 ^ j / 4): one of each residue
     // modulo 8, so that its rows lie in different banks. Lane 8 i + j names its row j.
     const unsigned row = lane % 8 * 2 + (lane / 16 ^ lane / 4 % 2);
-    const unsigned from_place = lane * kFromRow + Keys::swizzle_of(lane);
+    const unsigned from_place = place_of_key(lane);
     const unsigned to_place = row * kToRow + (lane / 8 % 2 * 16 ^ Values::swizzle_of(row));
     const bool odd_first = lane / 16 != 0;  // row j comes from lanes 4 j to 4 j + 3
 #pragma unroll 1
@@ -62,6 +65,17 @@ struct ValueTurner {
           gpu::stmatrix_x4(to.bytes[key / kToRow] + (place ^ key % kToRow), words);
         }
       }
+    }
+  }
+
+  /// Where key `key` of the first 32 begins. Keys that are 32 apart have the same swizzle.
+  GPU_FN unsigned place_of_key(unsigned key) const {
+    if constexpr (Keys::kPanelBytes != 64) {
+      return key * Keys::kPanelBytes + Keys::swizzle_of(key);
+    } else {
+      using Pairs = Tile<Keys::kHeight / 2, 2 * Keys::kWidth>;
+      static_assert(Pairs::kPanelBytes == 2 * Keys::kPanelBytes);
+      return key * Keys::kPanelBytes ^ (pairs ? Pairs::swizzle_of(key / 2) : Keys::swizzle_of(key));
     }
   }
 

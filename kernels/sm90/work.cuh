@@ -53,6 +53,7 @@ struct Params {
   float softmax_scale_log2;
   bool causal;
   bool v_transposed;
+  int v_pairs;  ///< 1: V comes in rows of two keys (MapRequest); else 0
   Dtype output;
   /// Parts of items that several blocks share, and how many have been written, by item and warp.
   float* parts;
@@ -168,16 +169,6 @@ GPU_FN int pinned(int x) {
   return static_cast<int>(copy[0]);
 }
 
-/// Calls `call(step, piece)` for the pieces of this block, in order.
-template <class T, class Call>
-GPU_FN void for_each_piece(const Params& p, const Call& call) {
-  for (int step = 0;; ++step) {
-    const Piece piece = piece_of<T>(p, step);
-    if (piece.item == Piece::kNone) return;
-    call(step, piece);
-  }
-}
-
 template <class T>
 GPU_FN Work locate(const Params& p, const Piece& piece) {
   const ItemPlace place = place_of_item(p, piece.item);
@@ -198,6 +189,22 @@ GPU_FN Work locate(const Params& p, const Piece& piece) {
   }
   return work;
 }
+
+/// A block's work at a step, from step 0 on.
+template <class T>
+struct NextWork {
+  int step = 0;
+  Piece piece;
+  Work work = {};
+
+  GPU_FN explicit NextWork(const Params& p) { find(p, 0); }
+  GPU_FN bool any() const { return piece.item != Piece::kNone; }
+  GPU_FN void find(const Params& p, int at_step) {
+    step = at_step;
+    piece = piece_of<T>(p, step);
+    if (any()) work = locate<T>(p, piece);
+  }
+};
 
 }  // namespace GPU_BACKEND
 

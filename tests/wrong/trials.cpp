@@ -114,6 +114,9 @@ void add_hopper_trials(std::vector<Trial>& trials) {
   Shape wide = shape_of("normal", {1, 6, 6, 20, 150});
   wide.head_dim = 256;
   trials.push_back(trial_of("items_6x20x150_d256", wide, padded));
+  // Rows of V that follow each other without a gap, an even and an odd number of them.
+  trials.push_back(trial_of("contiguous_5x70x300", shape_of("normal", {1, 5, 5, 70, 300}), {}));
+  trials.push_back(trial_of("contiguous_2x45x301", shape_of("normal", {1, 2, 2, 45, 301}), {}));
   // Copies that land at once, in rings that go round: what is not waited for is overwritten.
   trials.push_back(trial_of("eager_6x20x300", shape_of("uniform", {1, 6, 6, 20, 300}), padded));
   trials.back().asynchrony = Asynchrony::kEager;
