@@ -13,10 +13,10 @@
 //
 //   barrier        | who, threads                          | when
 //   ---------------|---------------------------------------|------------------------------------
-//   0 (block)      | all                                   | once: the mbarriers are initialised
 //   1 + row group  | the warpgroups that share rows        | key_groups > 1: parts written, read
 //   of the cluster | all consumers of both blocks          | cluster_blocks > 1: the same
 //   8              | the warps that turn V for all         | Config::once: a unit is known, turned
+//   9, or 0        | all, from several places; from one    | once: the mbarriers are initialised
 #pragma once
 
 #include "sm90/epilogue.cuh"
@@ -39,6 +39,11 @@ struct Kernel {
   static constexpr bool kStartsEarly = true;
   static constexpr RegisterShares kRegisters = register_shares(T::kConfig);
 
+  /// Whether a block finds its first piece of work before it meets: straight code takes some four
+  /// clocks an instruction, and all that comes behind the meeting delays the first load. Where V is
+  /// turned before, ptxas then spills.
+  static constexpr bool kFindsFirst = !T::kConfig.prepared_values;
+
   static constexpr std::size_t kSharedLimit = 227 * 1024;  // that a block may opt in to
   static_assert(sizeof(Shared) <= kSharedLimit);
 
@@ -49,13 +54,17 @@ struct Kernel {
     // From one lane, so that the compiler knows it is the same in all.
     const int warp = gpu::shfl(static_cast<int>(thread[0]) / gpu::kWarpSize, 0);
     const int lane = static_cast<int>(thread[0]) % gpu::kWarpSize;
+    if constexpr (!kFindsFirst) {
+      initialise(p, sm, warp, lane);
+      gpu::sync_block();
+    }
     if (warp < kWarpgroupWarps) {
       gpu::setmaxnreg_dec<kRegisters.producer>();
-      initialise(p, sm, warp, lane);
+      if constexpr (kFindsFirst) initialise(p, sm, warp, lane);
       produce(p, sm, warp);
     } else {
       gpu::setmaxnreg_inc<kRegisters.consumer>();
-      initialise(p, sm, warp, lane);
+      if constexpr (kFindsFirst) initialise(p, sm, warp, lane);
       consume(p, sm, warp / kWarpgroupWarps - 1);
     }
   }
@@ -115,24 +124,24 @@ struct Kernel {
     }
   }
 
-  /// Whether a block finds its first piece of work before it meets: straight code takes some four
-  /// clocks an instruction, and all that comes behind the meeting delays the first load. Where V is
-  /// turned before, ptxas then spills.
-  static constexpr bool kFindsFirst = !T::kConfig.prepared_values;
+  /// All threads of the block, from wherever they are.
+  GPU_FN static void meet() {
+    constexpr int kBarrier = 9;
+    gpu::named_barrier_sync(kBarrier, kThreads);
+  }
 
   GPU_FN static void produce(const Params& p, Shared& sm, int warp) {
     if (warp == 0) {
       if constexpr (kFindsFirst) {
         const NextWork<T> first(p);
-        gpu::sync_block();
+        meet();
         if (issues_loads()) load(p, sm, first);
       } else {
-        gpu::sync_block();
         if (issues_loads()) load(p, sm, NextWork<T>(p));
       }
       return;
     }
-    gpu::sync_block();
+    if constexpr (kFindsFirst) meet();
     if constexpr (T::kConfig.once) {
       UnitTurner<T>{p, sm, warp - 1}.run();
     } else if constexpr (!T::kConfig.prepared_values) {
@@ -149,6 +158,7 @@ struct Kernel {
     Loader<T>{p, sm}.run(first);
   }
 
+  /// Tells the warp's epilogue where its item lies.
   GPU_FN static void hold(const Params& p, Shared& sm, int step, const Work& work) {
     const int warp = gpu::warp_idx() - kWarpgroupWarps;
     const int row = work.first_row + warp % (T::kRowGroups * kWarpgroupWarps) * kWarpRows;
@@ -167,7 +177,7 @@ struct Kernel {
       NextWork<T> next(p);
       if (next.any()) hold(p, sm, 0, next.work);
       Consumer<T> consumer(p, sm, group);
-      gpu::sync_block();
+      meet();
       gpu::wait_for_earlier_kernels();
       while (next.any()) {
         work_off(consumer, next.step, next.work, done);
@@ -175,7 +185,6 @@ struct Kernel {
         if (next.any()) hold(p, sm, next.step, next.work);
       }
     } else {
-      gpu::sync_block();
       gpu::wait_for_earlier_kernels();
       Consumer<T> consumer(p, sm, group);
       for (int step = 0;; ++step) {
