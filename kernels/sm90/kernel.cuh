@@ -13,10 +13,12 @@
 //
 //   barrier        | who, threads                          | when
 //   ---------------|---------------------------------------|------------------------------------
+//   0 (block)      | all, without kFindsFirst              | once: the mbarriers are initialised
 //   1 + row group  | the warpgroups that share rows        | key_groups > 1: parts written, read
 //   of the cluster | all consumers of both blocks          | cluster_blocks > 1: the same
 //   8              | the warps that turn V for all         | Config::once: a unit is known, turned
-//   9, or 0        | all, from several places; from one    | once: the mbarriers are initialised
+//   9, 10          | consumers, producers; who does not    | once, with kFindsFirst: the same
+//                  | wait there arrives                    |
 #pragma once
 
 #include "sm90/epilogue.cuh"
@@ -41,8 +43,8 @@ struct Kernel {
 
   /// Whether a block finds its first piece of work before it meets: straight code takes some four
   /// clocks an instruction, and all that comes behind the meeting delays the first load. Where V is
-  /// turned before, ptxas then spills.
-  static constexpr bool kFindsFirst = !T::kConfig.prepared_values;
+  /// turned before, and at head_dim 256, ptxas then spills.
+  static constexpr bool kFindsFirst = !T::kConfig.prepared_values && kHeadDim < 256;
 
   static constexpr std::size_t kSharedLimit = 227 * 1024;  // that a block may opt in to
   static_assert(sizeof(Shared) <= kSharedLimit);
@@ -124,24 +126,29 @@ struct Kernel {
     }
   }
 
-  /// All threads of the block, from wherever they are.
+  /// The block meets, at two barriers: who blocks at one barrier does so at one instruction (PTX
+  /// ISA, "bar, barrier": bar is aligned), and the two roles are at different ones.
+  template <bool kProducer>
   GPU_FN static void meet() {
     constexpr int kBarrier = 9;
-    gpu::named_barrier_sync(kBarrier, kThreads);
+    constexpr int kOwn = kBarrier + (kProducer ? 1 : 0);
+    constexpr int kOthers = kBarrier + (kProducer ? 0 : 1);
+    gpu::named_barrier_arrive(kOthers, kThreads);
+    gpu::named_barrier_sync(kOwn, kThreads);
   }
 
   GPU_FN static void produce(const Params& p, Shared& sm, int warp) {
-    if (warp == 0) {
-      if constexpr (kFindsFirst) {
-        const NextWork<T> first(p);
-        meet();
+    if constexpr (kFindsFirst) {
+      const NextWork<T> first(p);
+      meet<true>();
+      if (warp == 0) {
         if (issues_loads()) load(p, sm, first);
-      } else {
-        if (issues_loads()) load(p, sm, NextWork<T>(p));
+        return;
       }
+    } else if (warp == 0) {
+      if (issues_loads()) load(p, sm, NextWork<T>(p));
       return;
     }
-    if constexpr (kFindsFirst) meet();
     if constexpr (T::kConfig.once) {
       UnitTurner<T>{p, sm, warp - 1}.run();
     } else if constexpr (!T::kConfig.prepared_values) {
@@ -177,7 +184,7 @@ struct Kernel {
       NextWork<T> next(p);
       if (next.any()) hold(p, sm, 0, next.work);
       Consumer<T> consumer(p, sm, group);
-      meet();
+      meet<false>();
       gpu::wait_for_earlier_kernels();
       while (next.any()) {
         work_off(consumer, next.step, next.work, done);
