@@ -53,7 +53,7 @@ struct Params {
   float softmax_scale_log2;
   bool causal;
   bool v_transposed;
-  int v_pairs;  ///< 1: V comes in rows of two keys (MapRequest); else 0
+  int v_pairs;  ///< 1: V comes in rows of two keys (keys_pair_up() in launch.cuh); else 0
   Dtype output;
   /// Parts of items that several blocks share, and how many have been written, by item and warp.
   float* parts;
