@@ -89,15 +89,6 @@ struct Kernel {
         sm.zero = 0.0F;
       }
     }
-    if constexpr (T::kConfig.ones_column && !T::kConfig.prepared_values) {
-      if (warp >= kWarpgroupWarps) {
-        const int thread = warp * gpu::kWarpSize + lane - kWarpgroupThreads;
-        for (auto& tile : sm.values) {
-          write_ones<kHeadDim>(tile, thread, kThreads - kWarpgroupThreads);
-        }
-        gpu::fence_proxy_async();
-      }
-    }
   }
 
   GPU_FN static void initialise_barriers(const Params& p, Shared& sm, int warp) {
@@ -127,18 +118,22 @@ struct Kernel {
   }
 
   /// The block meets, at two barriers: who blocks at one barrier does so at one instruction (PTX
-  /// ISA, "bar, barrier": bar is aligned), and the two roles are at different ones.
+  /// ISA, "bar, barrier": bar is aligned), and the two roles are at different ones. A role says
+  /// what it has initialised at once, and waits for the other's when it wants that.
+  static constexpr int kMeetConsumers = 9;
+  static constexpr int kMeetProducers = 10;
+  template <bool kProducer>
+  GPU_FN static void announce() {
+    gpu::named_barrier_arrive(kProducer ? kMeetConsumers : kMeetProducers, kThreads);
+  }
   template <bool kProducer>
   GPU_FN static void meet() {
-    constexpr int kBarrier = 9;
-    constexpr int kOwn = kBarrier + (kProducer ? 1 : 0);
-    constexpr int kOthers = kBarrier + (kProducer ? 0 : 1);
-    gpu::named_barrier_arrive(kOthers, kThreads);
-    gpu::named_barrier_sync(kOwn, kThreads);
+    gpu::named_barrier_sync(kProducer ? kMeetProducers : kMeetConsumers, kThreads);
   }
 
   GPU_FN static void produce(const Params& p, Shared& sm, int warp) {
     if constexpr (kFindsFirst) {
+      announce<true>();
       const NextWork<T> first(p);
       meet<true>();
       if (warp == 0) {
@@ -181,6 +176,7 @@ struct Kernel {
   GPU_FN static void consume(const Params& p, Shared& sm, int group) {
     Progress done;
     if constexpr (kFindsFirst) {
+      announce<false>();
       NextWork<T> next(p);
       if (next.any()) hold(p, sm, 0, next.work);
       Consumer<T> consumer(p, sm, group);

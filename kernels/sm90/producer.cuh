@@ -140,6 +140,12 @@ struct Transposer {
   int landing_parity = 0;  ///< with warp_per_tile
 
   GPU_FN void run() {
+    // Of a slot that it fills before others, or with them: it says so behind a fence.
+    if constexpr (T::kConfig.ones_column) {
+      for (int slot = warp; slot < T::kStages; slot += T::kTransposers) {
+        write_ones<T::kHeadDim>(sm.values[slot], gpu::lane_idx(), gpu::kWarpSize);
+      }
+    }
     if (p.v_transposed) {
       while (rearrange_in_place()) ++position;
     } else {

@@ -17,6 +17,12 @@ std::string at_line(int line) {
   return std::string("test_errors.cpp:") + std::to_string(line);
 }
 
+/// One line, and on a device two instructions.
+template <bool kFirst>
+void meet() {
+  gpu::sync_block();
+}
+
 /// A correct kernel that uses fibers of every warp: runs after each error, to show that the pool is
 /// whole.
 void expect_executor_works() {
@@ -116,6 +122,42 @@ TEST_P(Errors, BarrierCountMismatch) {
       nullptr, options());
   expect_kernel_error(status, {"named_barrier_sync(1, 96)", at_line(line),
                                "named_barrier_arrive(1, 64)", at_line(line + 2), "threads"});
+}
+
+TEST_P(Errors, OneBarrierAtTwoInstructions) {
+  const int line = __LINE__ + 4;
+  const auto by_two_lines = run_kernel<64>(
+      [](void*, NoShared&) {
+        if (gpu::warp_idx() == 0) {
+          gpu::named_barrier_sync(1, 64);
+        } else {
+          gpu::named_barrier_sync(1, 64);
+        }
+      },
+      nullptr, options());
+  expect_kernel_error(by_two_lines, {"named_barrier_sync(1, 64)", at_line(line), at_line(line + 2),
+                                     "by another instruction"});
+  const auto by_two_functions = run_kernel<64>(
+      [](void*, NoShared&) {
+        if (gpu::warp_idx() == 0) {
+          meet<true>();
+        } else {
+          meet<false>();
+        }
+      },
+      nullptr, options());
+  expect_kernel_error(by_two_functions, {"sync_block", "by another instruction"});
+}
+
+TEST_P(Errors, WhoOnlyArrivesMayDoSoElsewhere) {
+  const auto status = run_kernel<64>(
+      [](void*, NoShared&) {
+        if (gpu::warp_idx() == 0) gpu::named_barrier_arrive(1, 64);
+        if (gpu::warp_idx() == 1) gpu::named_barrier_sync(1, 64);
+        for (int i = 0; i < 3; ++i) gpu::sync_block();
+      },
+      nullptr, options());
+  EXPECT_TRUE(status.ok()) << status.message();
 }
 
 TEST_P(Errors, WarpArrivesTwice) {

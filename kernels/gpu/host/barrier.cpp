@@ -3,6 +3,11 @@
 // bar.sync and bar.arrive count warps, not threads (PTX ISA, "bar, barrier": in the aligned form
 // all threads of a warp execute the same instruction). So a barrier first gathers its warp, like
 // any other collective, and the warp's last lane counts it.
+//
+// Warps that block at one barrier do so at one instruction: else compute-sanitizer's synccheck
+// stops the kernel ("divergent thread(s) in block"), though an H200 gets by with it. A function
+// that waits for its callers is told apart by its template arguments, or passes on the place it was
+// called at.
 #include <bit>
 #include <string>
 
@@ -150,6 +155,13 @@ bool Block::count_warp(Fiber& me, const Operation& operation, bool wait_for_it) 
   }
   barrier.arrived |= warp_bit;
   if (wait_for_it) {
+    if (barrier.waiting == 0) {
+      barrier.first_waiting = operation;
+    } else if (!operation.is_instruction_of(barrier.first_waiting)) {
+      fail(me, operation,
+           describe_warps(barrier.waiting) + " wait at this barrier by another instruction, " +
+               describe(barrier.first_waiting));
+    }
     barrier.waiting |= warp_bit;
     warp.next_phase();
   } else {

@@ -49,6 +49,11 @@ bool Operation::operator==(const Operation& other) const {
           std::strcmp(loc.file_name(), other.loc.file_name()) == 0);
 }
 
+bool Operation::is_instruction_of(const Operation& other) const {
+  return *this == other && (loc.function_name() == other.loc.function_name() ||
+                            std::strcmp(loc.function_name(), other.loc.function_name()) == 0);
+}
+
 Fiber::Fiber(int index, Block& owner) : block(owner), stack(index) {
   tsan_fiber = tsan::create_fiber();
 }

@@ -58,6 +58,8 @@ struct Operation {
 
   /// Whether two lanes are at the same instruction.
   bool operator==(const Operation& other) const;
+  /// The same, and in the same function with the same template arguments.
+  bool is_instruction_of(const Operation& other) const;
 };
 
 /// One CUDA thread.
@@ -109,6 +111,7 @@ struct Barrier {
   std::uint32_t arrived = 0;  ///< warps that count in this phase
   std::uint32_t waiting = 0;  ///< those of them that are blocked
   Operation first;            ///< of this phase
+  Operation first_waiting;    ///< likewise, of those that are blocked
   std::uint64_t phase = 0;
   std::array<char, 2> tokens{};  ///< for TSan, by phase
 
