@@ -110,8 +110,10 @@ struct Epilogue {
   GPU_FN int sharer() const {
     if constexpr (T::kClusterBlocks > 1) {
       return gpu::cluster_rank();
-    } else {
+    } else if constexpr (T::kKeyGroups > 1) {
       return key_group;
+    } else {
+      return 0;
     }
   }
   /// Two blocks exchange m, l and the columns of O that the other one writes; each then has its
@@ -282,18 +284,38 @@ struct Epilogue {
     return true;
   }
 
-  /// Pairs of lanes exchange, so that each stores 8 bytes: of tiles of 8 columns j and j + 1, the
-  /// even lane takes 4 columns of the first, the odd lane 4 of the second.
+  /// Lanes whose number differs in bit kBit exchange half of their words: who has the bit keeps the
+  /// upper ones of each two, and gets the other's.
+  template <int kBit, int kWords>
+  GPU_FN static void exchange(int lane, std::uint32_t (&word)[kWords]) {
+    const bool upper = (lane & kBit) != 0;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      if ((i & kBit) != 0) continue;
+      std::uint32_t& low = word[i];
+      std::uint32_t& high = word[i | kBit];
+      const std::uint32_t other = gpu::shfl_xor(upper ? low : high, kBit);
+      (upper ? low : high) = other;
+    }
+  }
+  /// A lane has two columns of each tile of 8, a word. Lanes of a pair exchange until each has two
+  /// words of every other tile, and stores 8 bytes; where columns are many, quads go on until each
+  /// lane has all four of every fourth.
   template <Dtype kOutput>
   GPU_FN void store(const Held& held, const RowResults& results,
                     const float (&share)[kShare]) const {
+    constexpr int kWords = T::kHeadDim > 64 && kShare % 16 == 0 ? 4 : 2;
+    struct alignas(kWords * sizeof(std::uint32_t)) Words {
+      std::uint32_t word[kWords];
+    };
     const int lane = gpu::lane_idx();
     const int t = lane % 4;
-    const bool odd = t % 2 != 0;
-    const int first_column = sharer() * kShare * 2 + (odd ? 8 + 2 * (t - 1) : 2 * t);
+    const int first_column =
+        sharer() * kShare * 2 + (kWords == 4 ? 8 * t : 8 * (t % 2) + 4 * (t / 2));
     const int in_warp = lane / 4;
     const int first_row =
-        held.first_row + row_group * kWarpgroupRows + gpu::warp_idx() % 4 * 16 + in_warp;
+        held.first_row +
+        (gpu::warp_idx() - kWarpgroupWarps) % (T::kRowGroups * kWarpgroupWarps) * 16 + in_warp;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = first_row + 8 * h;
@@ -301,21 +323,18 @@ struct Epilogue {
       std::uint16_t* const to = held.o + ((in_warp + 8 * h) * p.o_strides.seq + first_column);
       const bool empty = results.lse[h] == -INFINITY;  // O may hold 0 * NaN
 #pragma unroll
-      for (int j = 0; j < kShare / 4; j += 2) {
-        std::uint32_t words[2];
+      for (int j = 0; j < kShare / 4; j += kWords) {
+        Words words;
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        for (int i = 0; i < kWords; ++i) {
           const float* x = &share[4 * (j + i) + 2 * h];
-          words[i] = empty ? 0
-                           : attention::pack_output(x[0] * results.scale[h],
-                                                    x[1] * results.scale[h], kOutput);
+          words.word[i] = empty ? 0
+                                : attention::pack_output(x[0] * results.scale[h],
+                                                         x[1] * results.scale[h], kOutput);
         }
-        const std::uint32_t other = gpu::shfl_xor(odd ? words[0] : words[1], 1);
-        struct alignas(8) Four {
-          std::uint32_t word[2];
-        };
-        const Four four = odd ? Four{{other, words[1]}} : Four{{words[0], other}};
-        if (inside) *reinterpret_cast<Four*>(to + 8 * j) = four;
+        exchange<1>(t, words.word);
+        if constexpr (kWords == 4) exchange<2>(t, words.word);
+        if (inside) *reinterpret_cast<Words*>(to + 8 * j) = words;
       }
       if constexpr (!T::kConfig.ones_column) {
         if (inside && p.lse != nullptr && t == 0 && sharer() == 0) {
