@@ -314,8 +314,7 @@ struct Epilogue {
         sharer() * kShare * 2 + (kWords == 4 ? 8 * t : 8 * (t % 2) + 4 * (t / 2));
     const int in_warp = lane / 4;
     const int first_row =
-        held.first_row +
-        (gpu::warp_idx() - kWarpgroupWarps) % (T::kRowGroups * kWarpgroupWarps) * 16 + in_warp;
+        held.first_row + row_of_warp<T>(gpu::warp_idx() - kWarpgroupWarps) + in_warp;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = first_row + 8 * h;

@@ -72,8 +72,6 @@ struct Kernel {
   }
 
  private:
-  static constexpr int kWarpRows = kWarpgroupRows / kWarpgroupWarps;
-
   /// One thread of each of five warps has a part, so that none takes long: an mbarrier.init is some
   /// 60 clocks, and lanes of one warp would take turns at it. Ends before the block meets.
   GPU_FN static void initialise(const Params& p, Shared& sm, int warp, int lane) {
@@ -163,7 +161,7 @@ struct Kernel {
   /// Tells the warp's epilogue where its item lies.
   GPU_FN static void hold(const Params& p, Shared& sm, int step, const Work& work) {
     const int warp = gpu::warp_idx() - kWarpgroupWarps;
-    const int row = work.first_row + warp % (T::kRowGroups * kWarpgroupWarps) * kWarpRows;
+    const int row = work.first_row + row_of_warp<T>(warp);
     std::uint16_t* const o = attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides,
                                                     work.batch, work.head, row);
     gpu::sync_warp();  // nobody reads those of the item before any more

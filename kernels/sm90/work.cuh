@@ -135,6 +135,13 @@ GPU_SHARED_FN int tiles_seen(const Params& p, int tile) {
   return (key_limit(p, (end < p.seq_q ? end : p.seq_q) - 1) + T::kTileN - 1) / T::kTileN;
 }
 
+/// The first of the 16 rows of a warp, counted among the consumers', in its tile of rows.
+template <class T>
+GPU_FN int row_of_warp(int warp) {
+  constexpr int kWarpRows = kWarpgroupRows / kWarpgroupWarps;
+  return warp % (T::kRowGroups * kWarpgroupWarps) * kWarpRows;
+}
+
 /// This block's work at its step `step`, from 0; none after the last. A cluster has one step: its
 /// barrier waits for threads that have not exited, and producers would go on to the next item.
 template <class T>
