@@ -272,7 +272,7 @@ struct sm90_split2_ones {
             .stages = 4,
             .integer_max = true,
             .ones_column = true,
-            .chords = 0xF0F0,
+            .chords = 0x5A5A,
             .warp_per_tile = true};
   }
 };

@@ -273,18 +273,18 @@ TEST_P(Metamorphic, AttendedNanReachesItsRowsAndNoOthers) {
 }
 
 // Masked keys never reach a row: K's NaN nowhere, V's where whole tiles are masked (a weight of 0
-// times NaN is NaN inside a tile, and no kernel is asked to look).
+// times NaN is NaN inside a tile, and no kernel is asked to look). The first NaN is at a border of
+// tiles of 64, 96 and 128 keys, and of rows of a warpgroup, so that one tile too many shows.
 TEST_P(Metamorphic, MaskedNanNeverReachesTheOutput) {
   if (!ready_) return;
-  constexpr std::int64_t kSeq = 1024;
-  constexpr std::int64_t kFirstNan = 768;
-  constexpr std::int64_t kRowsOfWholeTiles = 256;
+  constexpr std::int64_t kSeq = 512;
+  constexpr std::int64_t kFirstNan = 384;
   const CaseData data = codes_of(grouped_shape(1, 1, 1, kSeq, kSeq, Mask::kCausal), 39);
   const RunOutput clean = run(data);
   if (clean.o.empty()) return;
-  const auto check = [&](const CaseData& with_nan, std::int64_t rows, const char* what) {
+  const auto check = [&](const CaseData& with_nan, const char* what) {
     const RunOutput output = run(with_nan);
-    for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t row = 0; row < kFirstNan; ++row) {
       const auto at = clean.o.begin() + row * kDim;
       ASSERT_TRUE(std::equal(at, at + kDim, output.o.begin() + row * kDim))
           << what << ", row " << row;
@@ -293,10 +293,10 @@ TEST_P(Metamorphic, MaskedNanNeverReachesTheOutput) {
   };
   CaseData in_k = data;
   std::fill(in_k.k.codes.begin() + kFirstNan * kDim, in_k.k.codes.end(), kNanCode);
-  check(in_k, kFirstNan, "K");
+  check(in_k, "K");
   CaseData in_v = data;
   std::fill(in_v.v.codes.begin() + kFirstNan * kDim, in_v.v.codes.end(), kNanCode);
-  check(in_v, kRowsOfWholeTiles, "V");
+  check(in_v, "V");
 }
 
 // A row that sees no key: O = 0, LSE = -inf, whatever the keys are.

@@ -96,6 +96,12 @@ void add_hopper_trials(std::vector<Trial>& trials) {
   trials.push_back(edited("scales_gqa_70x300",
                           trial_of("", shape_of("normal", grouped, Mask::kCausal), budgets),
                           vary_descales));
+  // NaN in V where a tile of 64, 96 or 128 keys begins and the rows of a warpgroup that see it do.
+  constexpr std::ptrdiff_t kBorder = 384;
+  trials.push_back(
+      edited("nan_in_v_at_a_border_448",
+             trial_of("", shape_of("normal", {1, 1, 1, 448, 448}, Mask::kCausal), budgets),
+             [](CaseData& data) { data.v.codes[kBorder * kHeadDim + 13] = kNanCode; }));
   for (const int head_dim : {128, 256}) {
     Shape shape = shape_of("normal", {1, 2, 1, 70, 400}, Mask::kCausal);
     shape.head_dim = head_dim;
@@ -255,7 +261,6 @@ Outcome try_variant(const Variant& variant, const std::vector<Trial>& trials, Ex
     device.executor.asynchrony = trial.asynchrony;
     if (!reference::serves(variant, data.shape, data.dtype, device, trial.options).ok()) continue;
     const auto result = reference::check(variant, *trial.data, device, kTolerances, trial.options);
-    if (result.status().code() == StatusCode::kUnsupported) continue;  // declined, not wrong
     if (!result.ok()) {
       outcome.findings.push_back(
           {trial.name, "executor", 1.0, 0.0, false, result.status().message()});
