@@ -12,12 +12,12 @@ inline constexpr float kLog2E = 1.4426950408889634F;
 inline constexpr float kLn2 = 0.6931471805599453F;
 
 /// What brings raw scores to units of log2(e), from the product of all scales: positive, so that
-/// the largest raw score stays the largest; its sign goes elsewhere. The smallest normal number is
-/// added, which changes none above 2^-101: with zero every score is then as good as zero, and a
-/// masked key's -inf no NaN.
+/// the largest raw score stays the largest; its sign goes elsewhere. A number is added that changes
+/// none above 2^-75: with zero every score is then as good as zero, and a masked key's -inf no NaN,
+/// also where a kernel scales the factor down by up to 2^-26.
 GPU_FN float score_factor(float scale) {
-  constexpr float kSmallestNormal = 0x1p-126F;
-  return fabsf(scale) + kSmallestNormal;
+  constexpr float kNotZero = 0x1p-100F;
+  return fabsf(scale) + kNotZero;
 }
 
 /// What a row remembers between KV tiles.

@@ -11,6 +11,8 @@
 
 #include "gpu/backend.hpp"
 #if !GPU_ON_DEVICE
+#include <cmath>
+
 #include "gpu/host/convert.hpp"
 #endif
 
@@ -158,6 +160,23 @@ GPU_FN __half2 float2_to_half2(float low, float high) {
   return __floats2half2_rn(low, high);
 #else
   return __half2(host::float_to_half(low), host::float_to_half(high));
+#endif
+}
+
+/// cvt.rn.relu.f16x2.f32 (PTX ISA, "cvt"; sm_80 and newer): round to nearest even, subnormals kept,
+/// negatives and -0 become +0, NaN the canonical 0x7fff; two halves as bits, `low` the lower one.
+GPU_FN std::uint32_t float2_to_half2_relu(float low, float high) {
+#if GPU_ON_DEVICE
+  std::uint32_t halves;
+  asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
+  return halves;
+#else
+  const auto half = [](float x) -> std::uint32_t {
+    constexpr std::uint32_t kNaN = 0x7fff;
+    if (std::isnan(x)) return kNaN;
+    return x > 0.0F ? host::bits_of(host::float_to_half(x)) : 0;
+  };
+  return half(high) << 16 | half(low);
 #endif
 }
 

@@ -132,7 +132,7 @@ struct sm90_serial_ones {
               .masks_apart = true,
               .integer_max = true,
               .ones_column = true,
-              .chords = 0x0F3C,
+              .chords = 0xF8F8,
               .warp_per_tile = true};
     }
     return {.row_groups = 2,
@@ -141,7 +141,7 @@ struct sm90_serial_ones {
             .pv_columns = 64,
             .integer_max = true,
             .ones_column = true,
-            .chords = 0xC0C0};
+            .chords = 0x6666};
   }
 };
 
@@ -154,7 +154,7 @@ struct sm90_prepared {
     Config config = sm90_serial_ones::config(head_dim);
     config.prepared_values = true;
     config.warp_per_tile = false;
-    config.chords = head_dim == 64 ? 0x3030 : 0x0C0C;
+    config.chords = head_dim == 64 ? 0xF8BD : 0x0C0C;
     return config;
   }
 };
@@ -219,7 +219,8 @@ struct sm90_turns_ones {
             .exp_turns = true,
             .in_turn = 24,
             .integer_max = true,
-            .ones_column = true};
+            .ones_column = true,
+            .chords = 0x5A5A};
   }
 };
 
@@ -272,7 +273,7 @@ struct sm90_split2_ones {
             .stages = 4,
             .integer_max = true,
             .ones_column = true,
-            .chords = 0x5A5A,
+            .chords = 0xB5F8,
             .warp_per_tile = true};
   }
 };

@@ -31,20 +31,18 @@ struct ValueTurner {
   GPU_FN void transpose(Keys& from, Values& to) const {
     constexpr unsigned kFromRow = Keys::kPanelBytes;
     constexpr unsigned kToRow = Values::kPanelBytes;
-    // Plus 0, loaded: else what follows from the lane is kept from tile to tile, and spilled.
-    const float zero = *static_cast<const volatile float*>(&zero_in_memory);
-    const unsigned lane =
-        static_cast<unsigned>(gpu::lane_idx()) + __builtin_bit_cast(std::uint32_t, zero);
+    const unsigned lane = own_lane();
     // Matrix i is positions 16 (i % 2) .. + 15 of dims 2 j + (i / 2 ^ j / 4): one of each residue
     // modulo 8, so that its rows lie in different banks. Lane 8 i + j names its row j.
     const unsigned row = lane % 8 * 2 + (lane / 16 ^ lane / 4 % 2);
     const unsigned from_place = place_of_key(lane);
     const unsigned to_place = row * kToRow + (lane / 8 % 2 * 16 ^ Values::swizzle_of(row));
     const bool odd_first = lane / 16 != 0;  // row j comes from lanes 4 j to 4 j + 3
-#pragma unroll 1
+    // A warp alone has all of a tile, without a loop: what does not depend on the lane is then part
+    // of the instructions.
+#pragma unroll(kWarps == 1 ? kDims / 16 : 1)
     for (unsigned dim = warp * 16; dim < kDims; dim += kWarps * 16) {
       std::uint8_t* const source = from.bytes[dim / kFromRow] + (from_place ^ dim % kFromRow);
-      const unsigned place = dim * kToRow + to_place;
 #pragma unroll
       for (unsigned first = 0; first < kKeys; first += kTogether * 32) {
         std::uint32_t r[kTogether][4];
@@ -62,12 +60,23 @@ struct ValueTurner {
               gpu::prmt(r[i][0], r[i][1], first_dim), gpu::prmt(r[i][2], r[i][3], first_dim),
               gpu::prmt(r[i][0], r[i][1], second_dim), gpu::prmt(r[i][2], r[i][3], second_dim)};
           const unsigned key = first + i * 32;
-          gpu::stmatrix_x4(to.bytes[key / kToRow] + (place ^ key % kToRow), words);
+          gpu::stmatrix_x4(to.bytes[key / kToRow] + dim * kToRow + (to_place ^ key % kToRow),
+                           words);
         }
       }
     }
   }
 
+  GPU_FN unsigned own_lane() const {
+    const auto lane = static_cast<unsigned>(gpu::lane_idx());
+    if constexpr (kWarps == 1) {
+      return lane;
+    } else {
+      // Plus 0, loaded: else what follows from the lane is kept from tile to tile, and spilled.
+      const float zero = *static_cast<const volatile float*>(&zero_in_memory);
+      return lane + __builtin_bit_cast(std::uint32_t, zero);
+    }
+  }
   /// Where key `key` of the first 32 begins. Keys that are 32 apart have the same swizzle.
   GPU_FN unsigned place_of_key(unsigned key) const {
     if constexpr (Keys::kPanelBytes != 64) {

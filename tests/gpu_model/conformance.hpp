@@ -38,6 +38,7 @@ enum class Primitive {
   kHalf2ToFloat2,
   kFloatToHalf,
   kFloat2ToHalf2,
+  kFloat2ToHalf2Relu,
   kFloatToBFloat16,
   kExp2,
   kLog2,

@@ -66,6 +66,11 @@ struct Float2ToHalf2 {
   using Out = __half2;
   GPU_FN static Out apply(In x) { return gpu::float2_to_half2(x.x, x.y); }
 };
+struct Float2ToHalf2Relu {
+  using In = float2;
+  using Out = std::uint32_t;
+  GPU_FN static Out apply(In x) { return gpu::float2_to_half2_relu(x.x, x.y); }
+};
 struct FloatToBFloat16 {
   using In = float;
   using Out = __nv_bfloat16;
@@ -466,6 +471,7 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kHalf2ToFloat2: return launch_elementwise<Half2ToFloat2>(b, q);
     case Primitive::kFloatToHalf: return launch_elementwise<FloatToHalf>(b, q);
     case Primitive::kFloat2ToHalf2: return launch_elementwise<Float2ToHalf2>(b, q);
+    case Primitive::kFloat2ToHalf2Relu: return launch_elementwise<Float2ToHalf2Relu>(b, q);
     case Primitive::kFloatToBFloat16: return launch_elementwise<FloatToBFloat16>(b, q);
     case Primitive::kExp2: return launch_elementwise<Exp2>(b, q);
     case Primitive::kLog2: return launch_elementwise<Log2>(b, q);

@@ -70,6 +70,11 @@ auto rounded(const std::vector<float>& floats, Round round) {
   return codes;
 }
 
+/// Negatives, -0 too, become +0.
+std::uint16_t nearest_half_from_zero(double x) {
+  return x <= 0.0 ? 0 : nearest_half(x);
+}
+
 }  // namespace
 
 void add_conversion_cases(std::vector<Case>& all) {
@@ -87,6 +92,8 @@ void add_conversion_cases(std::vector<Case>& all) {
   const auto halves = rounded(floats, nearest_half);
   all.push_back(make_case("float_to_half", Primitive::kFloatToHalf, floats, halves, count));
   all.push_back(make_case("float2_to_half2", Primitive::kFloat2ToHalf2, floats, halves, count / 2));
+  all.push_back(make_case("float2_to_half2_relu", Primitive::kFloat2ToHalf2Relu, floats,
+                          rounded(floats, nearest_half_from_zero), count / 2));
   all.push_back(make_case("float_to_bfloat16", Primitive::kFloatToBFloat16, floats,
                           rounded(floats, nearest_bfloat16), count));
 }
