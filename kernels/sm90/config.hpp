@@ -132,7 +132,7 @@ struct sm90_serial_ones {
               .masks_apart = true,
               .integer_max = true,
               .ones_column = true,
-              .chords = 0xF8F8,
+              .chords = 0xF8BD,
               .warp_per_tile = true};
     }
     return {.row_groups = 2,
