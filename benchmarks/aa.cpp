@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "benchmarks/text.hpp"
-#include "reference/philox.hpp"
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
+#include "reference/inputs/philox.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

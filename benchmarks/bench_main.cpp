@@ -35,7 +35,7 @@
 #include "benchmarks/rotation.hpp"
 #include "benchmarks/runner_options.hpp"
 #include "benchmarks/timer.hpp"
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace {
 

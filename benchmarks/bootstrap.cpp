@@ -4,12 +4,12 @@
 #include <cmath>
 
 #include "benchmarks/stats.hpp"
-#include "reference/philox.hpp"
+#include "reference/inputs/philox.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
 
-/// Philox streams 0 and up are the tensors' (reference/inputs.hpp); this one is nobody's.
+/// Philox streams 0 and up are the tensors' (reference/inputs/inputs.hpp); this one is nobody's.
 constexpr std::uint32_t kBootstrapStream = 0x626F6F74U;
 
 /// Words of one stream, one after the other.

@@ -26,7 +26,7 @@ struct BootstrapOptions {
 };
 
 /// The medians of `resamples` series of the same length, drawn from `samples` with replacement, in
-/// ascending order. The same on every machine: drawn by Philox (reference/philox.hpp).
+/// ascending order. The same on every machine: drawn by Philox (reference/inputs/philox.hpp).
 /// kInvalidArgument where there are no samples, a NaN among them, or an option makes no sense.
 Result<std::vector<double>> bootstrap_medians(const std::vector<double>& samples,
                                               const BootstrapOptions& options);

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "benchmarks/runner_options.hpp"
-#include "reference/sampled.hpp"
+#include "reference/judge/sampled.hpp"
 
 namespace fp8_sdpa::bench {
 

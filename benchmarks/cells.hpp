@@ -9,7 +9,7 @@
 #include <string>
 
 #include "benchmarks/gated_cases.hpp"
-#include "reference/config.hpp"
+#include "reference/config/config.hpp"
 
 namespace fp8_sdpa::bench {
 
@@ -36,8 +36,8 @@ class GatedCells {
       : config_(std::move(config)), device_(std::move(device)) {}
 
   /// A plan() of the shape that has passed all gates, of its whole output, or of sampled rows where
-  /// it has too many scores for the oracle (reference/sampled.hpp). Otherwise the failed gate, or
-  /// why it could not be judged. The last shape's verdict is kept.
+  /// it has too many scores for the oracle (reference/judge/sampled.hpp). Otherwise the failed
+  /// gate, or why it could not be judged. The last shape's verdict is kept.
   Result<GatedLaunch> launch(const reference::Shape& shape);
 
  private:

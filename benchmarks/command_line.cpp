@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -6,7 +6,7 @@
 #include "benchmarks/results.hpp"
 #include "benchmarks/significance.hpp"
 #include "benchmarks/text.hpp"
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include "benchmarks/comparable.hpp"
 #include "benchmarks/selection.hpp"
 #include "benchmarks/text.hpp"
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -1,6 +1,6 @@
 #include "benchmarks/gated_cases.hpp"
 
-#include "reference/check.hpp"
+#include "reference/judge/check.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -12,8 +12,8 @@
 #include "benchmarks/workload.hpp"
 #include "fp8_sdpa/device.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "reference/case.hpp"
-#include "reference/config.hpp"
+#include "reference/config/config.hpp"
+#include "reference/oracle/case.hpp"
 
 namespace fp8_sdpa::bench {
 

@@ -8,7 +8,7 @@
 #include "benchmarks/repetitions.hpp"
 #include "benchmarks/result_directory.hpp"
 #include "benchmarks/stats.hpp"
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "benchmarks/results.hpp"
 #include "benchmarks/text.hpp"
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -10,7 +10,7 @@
 #include "benchmarks/results.hpp"
 #include "benchmarks/text.hpp"
 #include "benchmarks/validate.hpp"
-#include "reference/json_reader.hpp"
+#include "reference/formats/json_reader.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

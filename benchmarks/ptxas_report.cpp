@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "benchmarks/paths.hpp"
-#include "reference/json_reader.hpp"
+#include "reference/formats/json_reader.hpp"
 
 namespace fp8_sdpa::bench {
 

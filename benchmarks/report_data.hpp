@@ -12,7 +12,7 @@
 
 #include "benchmarks/perf_file.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "reference/config.hpp"
+#include "reference/config/config.hpp"
 
 namespace fp8_sdpa::bench {
 

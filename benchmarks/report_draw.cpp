@@ -6,7 +6,7 @@
 #include "benchmarks/report_plots.hpp"
 #include "benchmarks/result_directory.hpp"
 #include "benchmarks/subprocess.hpp"
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "benchmarks/validate.hpp"
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 

@@ -6,7 +6,7 @@
 #include "benchmarks/report_page.hpp"
 #include "benchmarks/resources.hpp"
 #include "benchmarks/text.hpp"
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

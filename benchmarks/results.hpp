@@ -16,8 +16,8 @@
 #include "benchmarks/repetitions.hpp"
 #include "benchmarks/stats.hpp"
 #include "fp8_sdpa/variant.hpp"
-#include "reference/check.hpp"
-#include "reference/config.hpp"
+#include "reference/config/config.hpp"
+#include "reference/judge/check.hpp"
 
 namespace fp8_sdpa::bench {
 

@@ -8,7 +8,7 @@
 
 #include "fp8_sdpa/forward.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "reference/memory.hpp"
+#include "reference/oracle/memory.hpp"
 
 namespace fp8_sdpa::bench {
 

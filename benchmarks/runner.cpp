@@ -9,8 +9,8 @@
 #include "benchmarks/report.hpp"
 #include "benchmarks/timing.hpp"
 #include "benchmarks/workload.hpp"
-#include "reference/check.hpp"
-#include "reference/qkv.hpp"
+#include "reference/inputs/qkv.hpp"
+#include "reference/judge/check.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

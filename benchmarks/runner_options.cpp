@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "benchmarks/command_line.hpp"
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -10,7 +10,7 @@
 #include "benchmarks/paths.hpp"
 #include "benchmarks/selection.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "reference/config.hpp"
+#include "reference/config/config.hpp"
 
 namespace fp8_sdpa::bench {
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

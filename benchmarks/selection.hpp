@@ -11,7 +11,7 @@
 
 #include "fp8_sdpa/status.hpp"
 #include "fp8_sdpa/variant.hpp"
-#include "reference/config.hpp"
+#include "reference/config/config.hpp"
 
 namespace fp8_sdpa::bench {
 

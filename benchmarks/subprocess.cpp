@@ -11,7 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include "benchmarks/hold.hpp"
 #include "benchmarks/rotation.hpp"
 #include "gpu/cuda_check.hpp"
-#include "reference/memory.hpp"
+#include "reference/oracle/memory.hpp"
 #endif
 
 namespace fp8_sdpa::bench {

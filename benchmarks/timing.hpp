@@ -9,7 +9,7 @@
 
 #include "benchmarks/results.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "reference/case.hpp"
+#include "reference/oracle/case.hpp"
 
 namespace fp8_sdpa::bench {
 

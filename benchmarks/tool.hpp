@@ -10,7 +10,7 @@
 
 #include "benchmarks/command_line.hpp"
 #include "benchmarks/exit_codes.hpp"
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 

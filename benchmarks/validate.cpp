@@ -12,7 +12,7 @@
 #include <valijson/validator.hpp>
 
 #include "benchmarks/results.hpp"
-#include "reference/json_reader.hpp"
+#include "reference/formats/json_reader.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

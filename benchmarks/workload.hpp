@@ -8,8 +8,8 @@
 #include "fp8_sdpa/device.hpp"
 #include "fp8_sdpa/forward.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "reference/case.hpp"
-#include "reference/memory.hpp"
+#include "reference/oracle/case.hpp"
+#include "reference/oracle/memory.hpp"
 
 namespace fp8_sdpa::bench {
 

@@ -7,7 +7,7 @@
 #if FP8_SDPA_HAS_DEVICE
 #include "benchmarks/cuda_handles.hpp"
 #include "gpu/cuda_check.hpp"
-#include "reference/memory.hpp"
+#include "reference/oracle/memory.hpp"
 #endif
 
 namespace fp8_sdpa::bench {

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/subprocess.hpp"
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 extern char** environ;
 

@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "gpu/cuda_check.hpp"
-#include "reference/fp8.hpp"
-#include "reference/half.hpp"
-#include "reference/text.hpp"
+#include "reference/formats/fp8.hpp"
+#include "reference/formats/half.hpp"
+#include "reference/formats/text.hpp"
 
 namespace cudnn_frontend {
 // The frontend's functions look cuDNN's up in it.

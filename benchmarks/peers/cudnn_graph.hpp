@@ -9,7 +9,7 @@
 
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "reference/memory.hpp"
+#include "reference/oracle/memory.hpp"
 
 struct CUstream_st;
 

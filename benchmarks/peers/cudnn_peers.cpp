@@ -4,8 +4,8 @@
 
 #include "benchmarks/peers/cudnn_graph.hpp"
 #include "benchmarks/peers/peer.hpp"
-#include "plan_state.hpp"
-#include "variant_impl.hpp"
+#include "dispatch/plan_state.hpp"
+#include "dispatch/variant_impl.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

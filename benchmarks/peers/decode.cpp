@@ -3,9 +3,9 @@
 #include <iterator>
 
 #include "benchmarks/peers/peer.hpp"
-#include "reference/fp8.hpp"
-#include "reference/half.hpp"
-#include "reference/parallel.hpp"
+#include "reference/formats/fp8.hpp"
+#include "reference/formats/half.hpp"
+#include "reference/formats/parallel.hpp"
 
 namespace fp8_sdpa::bench {
 

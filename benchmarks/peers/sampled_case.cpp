@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "reference/quantise.hpp"
+#include "reference/formats/quantise.hpp"
 
 namespace fp8_sdpa::bench {
 

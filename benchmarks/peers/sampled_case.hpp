@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "fp8_sdpa/status.hpp"
-#include "reference/case.hpp"
-#include "reference/check.hpp"
-#include "reference/model.hpp"
-#include "reference/sampled.hpp"
+#include "reference/judge/check.hpp"
+#include "reference/judge/sampled.hpp"
+#include "reference/oracle/case.hpp"
+#include "reference/oracle/model.hpp"
 
 namespace fp8_sdpa::bench {
 

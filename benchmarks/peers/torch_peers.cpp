@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <regex>
 
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 #if FP8_SDPA_HAS_DEVICE
 #include <cuda_runtime_api.h>

@@ -7,7 +7,7 @@
 #include "benchmarks/sweep/cost_model.hpp"
 #include "benchmarks/sweep/sweep.hpp"
 #include "benchmarks/text.hpp"
-#include "reference/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

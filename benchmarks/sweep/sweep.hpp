@@ -9,7 +9,7 @@
 #include "benchmarks/results.hpp"
 #include "fp8_sdpa/status.hpp"
 #include "fp8_sdpa/variant.hpp"
-#include "reference/config.hpp"
+#include "reference/config/config.hpp"
 
 namespace fp8_sdpa::bench {
 

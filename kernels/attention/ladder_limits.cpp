@@ -4,7 +4,7 @@
 #include <climits>
 #include <string>
 
-#include "compiled_archs.hpp"
+#include "dispatch/compiled_archs.hpp"
 
 namespace fp8_sdpa::attention {
 namespace {

@@ -8,7 +8,7 @@
 #if !GPU_ON_DEVICE
 #include <atomic>
 
-#include "gpu/host/runtime.hpp"
+#include "gpu/host/executor/runtime.hpp"
 #endif
 
 namespace gpu {

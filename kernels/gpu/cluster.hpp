@@ -9,7 +9,7 @@
 #if GPU_ON_DEVICE
 #include "gpu/cp_async.hpp"
 #else
-#include "gpu/host/cluster.hpp"
+#include "gpu/host/executor/cluster.hpp"
 #endif
 
 namespace gpu {

@@ -13,7 +13,7 @@
 #if !GPU_ON_DEVICE
 #include <cmath>
 
-#include "gpu/host/convert.hpp"
+#include "gpu/host/tensor_core/convert.hpp"
 #endif
 
 namespace gpu {

@@ -9,7 +9,7 @@
 #if GPU_ON_DEVICE
 #include <cstdint>
 #else
-#include "gpu/host/runtime.hpp"
+#include "gpu/host/executor/runtime.hpp"
 #endif
 
 namespace gpu {

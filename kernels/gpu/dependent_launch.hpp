@@ -10,7 +10,7 @@
 
 #include "gpu/backend.hpp"
 #if !GPU_ON_DEVICE
-#include "gpu/host/runtime.hpp"
+#include "gpu/host/executor/runtime.hpp"
 #endif
 
 namespace gpu {

@@ -4,7 +4,7 @@
 
 #include "gpu/backend.hpp"
 #if !GPU_ON_DEVICE
-#include "gpu/host/global_stores.hpp"
+#include "gpu/host/memory/global_stores.hpp"
 #endif
 
 namespace gpu {

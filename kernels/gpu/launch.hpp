@@ -23,7 +23,7 @@
 #if GPU_ON_DEVICE
 #include "gpu/cuda_check.hpp"
 #else
-#include "gpu/host/runtime.hpp"
+#include "gpu/host/executor/runtime.hpp"
 #endif
 
 namespace gpu {

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "gpu/host/convert.hpp"
+#include "gpu/host/tensor_core/convert.hpp"
 #endif
 
 namespace gpu {

@@ -11,7 +11,7 @@
 #if GPU_ON_DEVICE
 #include "gpu/cp_async.hpp"
 #else
-#include "gpu/host/mbarrier.hpp"
+#include "gpu/host/memory/mbarrier.hpp"
 #endif
 
 namespace gpu {

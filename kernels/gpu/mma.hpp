@@ -20,7 +20,7 @@
 #include "gpu/backend.hpp"
 #include "gpu/cp_async.hpp"
 #if !GPU_ON_DEVICE
-#include "gpu/host/mma.hpp"
+#include "gpu/host/tensor_core/mma.hpp"
 #endif
 
 namespace gpu {

@@ -9,7 +9,7 @@
 #if GPU_ON_DEVICE
 #include "gpu/cp_async.hpp"
 #else
-#include "gpu/host/tma.hpp"
+#include "gpu/host/memory/tma.hpp"
 #endif
 
 namespace gpu {

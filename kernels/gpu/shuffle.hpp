@@ -8,7 +8,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "gpu/host/runtime.hpp"
+#include "gpu/host/executor/runtime.hpp"
 #endif
 
 namespace gpu {

@@ -17,7 +17,7 @@
 
 #include "gpu/cuda_check.hpp"
 #else
-#include "gpu/host/tensor_map.hpp"
+#include "gpu/host/memory/tensor_map.hpp"
 #endif
 
 namespace gpu {

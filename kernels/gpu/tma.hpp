@@ -12,7 +12,7 @@
 #include "gpu/mbarrier.hpp"
 #include "gpu/tensor_map.hpp"
 #if !GPU_ON_DEVICE
-#include "gpu/host/tma.hpp"
+#include "gpu/host/memory/tma.hpp"
 #endif
 
 namespace gpu {

@@ -6,7 +6,7 @@
 
 #include "gpu/backend.hpp"
 #if !GPU_ON_DEVICE
-#include "gpu/host/warpgroup.hpp"
+#include "gpu/host/memory/warpgroup.hpp"
 #endif
 
 namespace gpu {

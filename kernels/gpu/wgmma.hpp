@@ -21,7 +21,7 @@
 #if GPU_ON_DEVICE
 #include "gpu/wgmma_sizes.hpp"
 #else
-#include "gpu/host/wgmma.hpp"
+#include "gpu/host/tensor_core/wgmma.hpp"
 #endif
 
 namespace gpu {

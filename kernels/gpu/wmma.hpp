@@ -16,7 +16,7 @@ namespace wmma = nvcuda::wmma;
 }  // namespace GPU_BACKEND
 }  // namespace gpu
 #else
-#include "gpu/host/wmma.hpp"
+#include "gpu/host/tensor_core/wmma.hpp"
 
 namespace gpu {
 inline namespace GPU_BACKEND {

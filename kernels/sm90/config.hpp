@@ -38,8 +38,8 @@ struct Config {
   bool integer_max = false;  ///< maxima of scores as integers, three at a time
   /// Row sums of P from the tensor cores: V has a column of ones. They are of rounded weights, as
   /// O is: good for O, but an LSE from a few weights would be off by up to 2^-4. A tile's sum is
-  /// short (13 fractional bits), as O's are; tiles are added in fp32. reference/budget.hpp says
-  /// what that may do to O.
+  /// short (13 fractional bits), as O's are; tiles are added in fp32. reference/judge/budget.hpp
+  /// says what that may do to O.
   bool ones_column = false;
   /// Weights that are made without the MUFU, by chords (softmax.cuh), with ones_column: bit i is
   /// for the i-th word of four that a lane packs.

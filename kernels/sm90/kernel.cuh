@@ -21,9 +21,9 @@
 //                  | wait there arrives                    |
 #pragma once
 
-#include "sm90/epilogue.cuh"
-#include "sm90/producer.cuh"
-#include "sm90/turn_once.cuh"
+#include "sm90/load/producer.cuh"
+#include "sm90/load/turn_once.cuh"
+#include "sm90/output/epilogue.cuh"
 
 namespace fp8_sdpa::sm90 {
 

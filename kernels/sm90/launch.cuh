@@ -8,7 +8,7 @@
 
 #include "attention/online_softmax.hpp"
 #include "sm90/kernel.cuh"
-#include "sm90/prepare_values.cuh"
+#include "sm90/load/prepare_values.cuh"
 #include "sm90/sm90.hpp"
 
 namespace fp8_sdpa::sm90 {

@@ -3,7 +3,8 @@
 // Persistent blocks work off items of tile_m rows as schedule.hpp says; the blocks of a cluster
 // each have their share of an item's KV tiles. A multiprocessor makes so many scores a microsecond,
 // and a launch has its own cost. Measured on an H200
-// (results/h200/hopper/exploration/throughput_version_3.txt and latency_version_3.txt): in a CUDA
+// (results/h200/hopper/exploration/throughput_version_3.txt and latency_version_3.txt, at commit
+// 6c7d156): in a CUDA
 // graph, (B, H, S, D) in microseconds, (1, 1, 32, 64) 4.5, (1, 8, 512, 64) 7.7 with 64 rows an item
 // and no less with the causal mask, (1, 8, 2048, 64) 19.6 and 20.6 with 128, 23.2 by a cluster.
 // Rates of variants with a column of ones at head dims 128 and 256, and of turns there, are of
@@ -14,8 +15,8 @@
 #include <cstdint>
 
 #include "sm90/config.hpp"
-#include "sm90/schedule.hpp"
 #include "sm90/sm90.hpp"
+#include "sm90/work/schedule.hpp"
 
 namespace fp8_sdpa::sm90 {
 namespace {

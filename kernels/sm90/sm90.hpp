@@ -1,11 +1,11 @@
 // The sm90 family as the variant table sees it.
 #pragma once
 
+#include "dispatch/plan_state.hpp"
 #include "fp8_sdpa/device.hpp"
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
 #include "gpu/queue.hpp"
-#include "plan_state.hpp"
 
 namespace fp8_sdpa::sm90 {
 

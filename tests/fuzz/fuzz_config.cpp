@@ -1,8 +1,8 @@
 // Any bytes as a configuration: a Config whose shapes are possible, or one line that says why not.
 #include <string>
 
-#include "reference/config.hpp"
-#include "reference/inputs.hpp"
+#include "reference/config/config.hpp"
+#include "reference/inputs/inputs.hpp"
 #include "tests/fuzz/target.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "reference/qkv.hpp"
-#include "reference/safetensors.hpp"
+#include "reference/formats/safetensors.hpp"
+#include "reference/inputs/qkv.hpp"
 #include "tests/fuzz/target.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

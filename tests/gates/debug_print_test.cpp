@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "reference/fp8.hpp"
+#include "reference/formats/fp8.hpp"
 #include "stage_c/kernel.cuh"
 #include "tests/gates/gate_cases.hpp"
 

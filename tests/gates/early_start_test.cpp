@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "reference/harness.hpp"
+#include "reference/judge/harness.hpp"
 #include "tests/gates/gate_cases.hpp"
 #include "tests/hidden_inputs.hpp"
 

@@ -1,7 +1,7 @@
 // Every input family on every variant that serves the problem, and the lengths at which tiles,
 // steps and vector accesses begin and end. Masks, shared KV heads and head sizes that a variant
 // does not serve yet are known declines, by their reason; any other decline fails.
-#include "reference/families.hpp"
+#include "reference/inputs/families.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,10 +13,10 @@
 #include <string>
 #include <utility>
 
-#include "reference/case.hpp"
-#include "reference/fp8.hpp"
-#include "reference/half.hpp"
-#include "reference/inputs.hpp"
+#include "reference/formats/fp8.hpp"
+#include "reference/formats/half.hpp"
+#include "reference/inputs/inputs.hpp"
+#include "reference/oracle/case.hpp"
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {

@@ -13,8 +13,8 @@
 
 #include "fp8_sdpa/device.hpp"
 #include "fp8_sdpa/variant.hpp"
-#include "reference/check.hpp"
-#include "reference/config.hpp"
+#include "reference/config/config.hpp"
+#include "reference/judge/check.hpp"
 
 namespace fp8_sdpa::tests {
 

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <vector>
 
-#include "reference/budget.hpp"
-#include "reference/half.hpp"
+#include "reference/formats/half.hpp"
+#include "reference/judge/budget.hpp"
 #include "tests/gates/subject.hpp"
 
 namespace fp8_sdpa::tests {

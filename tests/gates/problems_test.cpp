@@ -4,7 +4,7 @@
 
 #include <tuple>
 
-#include "reference/harness.hpp"
+#include "reference/judge/harness.hpp"
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {

@@ -1,5 +1,5 @@
-// Tiles of query rows that several blocks share (sm90/schedule.hpp): their parts are written to the
-// workspace and merged by the block that comes last.
+// Tiles of query rows that several blocks share (sm90/work/schedule.hpp): their parts are written
+// to the workspace and merged by the block that comes last.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "reference/harness.hpp"
+#include "reference/judge/harness.hpp"
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {

@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "reference/half.hpp"
-#include "reference/model.hpp"
+#include "reference/formats/half.hpp"
+#include "reference/oracle/model.hpp"
 
 namespace fp8_sdpa::tests {
 namespace {

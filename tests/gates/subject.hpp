@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "reference/fp8.hpp"
-#include "reference/harness.hpp"
+#include "reference/formats/fp8.hpp"
+#include "reference/judge/harness.hpp"
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {

@@ -8,8 +8,8 @@
 #include "benchmarks/peers/judged_run.hpp"
 #include "benchmarks/peers/peer.hpp"
 #include "benchmarks/peers/sampled_case.hpp"
-#include "reference/fp8.hpp"
-#include "reference/half.hpp"
+#include "reference/formats/fp8.hpp"
+#include "reference/formats/half.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

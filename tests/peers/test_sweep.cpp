@@ -15,7 +15,7 @@
 #include "benchmarks/sweep/scaling.hpp"
 #include "benchmarks/sweep/sweep.hpp"
 #include "benchmarks/validate.hpp"
-#include "reference/parallel.hpp"
+#include "reference/formats/parallel.hpp"
 #include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {

@@ -1,12 +1,15 @@
-// Times that were measured on a GPU and lie in this repository, for tests that need real noise:
+// Times that were measured on a GPU, kept in recorded/, for tests that need real noise:
 // quantised, skewed, drifting, alike from one sample to the next.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "benchmarks/repetitions.hpp"
@@ -15,12 +18,47 @@
 namespace fp8_sdpa::bench {
 
 inline const std::string kRecordedFolder =
-    std::string(FP8_SDPA_SOURCE_DIR) + "/results/h200/ladder/";
+    std::string(FP8_SDPA_SOURCE_DIR) + "/tests/tools/recorded/";
 
-/// The ladder's perf_baseline.json, of schema version 1.
+/// Samples in microseconds. `text`: ticks of the events' clock above `lowest`, the last digit of
+/// each in base 70 from '9' on, those before it in base 24 from '!' on; a sample is of `launches`
+/// launches.
+inline std::vector<double> decoded_samples(const std::string& text, int lowest, int launches) {
+  std::vector<double> samples;
+  int above = 0;
+  for (const char c : text) {
+    if (c < '9') {
+      above = 24 * above + (c - '!');
+      continue;
+    }
+    const int ticks = lowest + 70 * above + (c - '9');
+    const auto milliseconds = static_cast<float>(ticks * 0.032 / 1000);  // as CUDA's events tell it
+    samples.push_back(milliseconds * 1000.0 / launches);
+    above = 0;
+  }
+  return samples;
+}
+
+/// A run of the ladder as version 1 wrote it: perf_baseline.json has a result of each shape,
+/// times.txt the samples of all.
 inline nlohmann::json recorded_file() {
-  std::ifstream file(kRecordedFolder + "perf_baseline.json");
-  return nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  std::ifstream head(kRecordedFolder + "perf_baseline.json");
+  nlohmann::json file = nlohmann::json::parse(head, nullptr, /*allow_exceptions=*/false);
+  std::map<std::string, nlohmann::json> of_shape;
+  for (const nlohmann::json& result : file["results"]) of_shape[result["shape"]] = result;
+  file["results"] = nlohmann::json::array();
+  std::ifstream times(kRecordedFolder + "times.txt");
+  std::string variant, shape, method, text;
+  int launches = 0;
+  int lowest = 0;
+  while (times >> variant >> shape >> method >> launches >> lowest >> text) {
+    nlohmann::json result = of_shape.at(shape);
+    result["variant"] = variant;
+    result["method"] = method;
+    result["samples_us"] = decoded_samples(text, lowest, launches);
+    file["results"].push_back(std::move(result));
+  }
+  return file;
 }
 
 /// As version 2 would have written it: samples of version 1 are in time's order, so that they can

@@ -6,7 +6,7 @@
 
 #include "benchmarks/aa.hpp"
 #include "benchmarks/text.hpp"
-#include "reference/philox.hpp"
+#include "reference/inputs/philox.hpp"
 #include "tests/tools/recorded.hpp"
 #include "tests/tools/tool_fixture.hpp"
 

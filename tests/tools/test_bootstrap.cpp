@@ -8,7 +8,7 @@
 
 #include "benchmarks/bootstrap.hpp"
 #include "benchmarks/stats.hpp"
-#include "reference/philox.hpp"
+#include "reference/inputs/philox.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "benchmarks/rank_test.hpp"
-#include "reference/philox.hpp"
+#include "reference/inputs/philox.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -339,7 +339,11 @@ TEST(Validate, ChoosesTheSchemaByName) {
   before["schema_version"] = 1;
   std::ofstream(folder + "/perf_baseline.json") << before;
   EXPECT_FALSE(validate_by_name(folder + "/perf_baseline.json", FP8_SDPA_SCHEMA_DIR).ok());
-  const std::string recorded = FP8_SDPA_SOURCE_DIR "/results/h200/ladder/perf_baseline.json";
+  const std::filesystem::path measured = folder + "/results/h200/ladder";  // where a GPU is named
+  std::filesystem::create_directories(measured);
+  const std::string recorded = (measured / "perf_baseline.json").string();
+  std::filesystem::copy_file(FP8_SDPA_SOURCE_DIR "/tests/tools/recorded/perf_baseline.json",
+                             recorded, std::filesystem::copy_options::overwrite_existing);
   const Status old_version = validate_by_name(recorded, FP8_SDPA_SCHEMA_DIR);
   EXPECT_TRUE(old_version.ok()) << old_version.message();
   for (const char* bad :

@@ -14,7 +14,7 @@
 #include "benchmarks/runner_options.hpp"
 #include "benchmarks/timer.hpp"
 #include "benchmarks/validate.hpp"
-#include "variant_impl.hpp"
+#include "dispatch/variant_impl.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

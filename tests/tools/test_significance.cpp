@@ -8,7 +8,7 @@
 
 #include "benchmarks/significance.hpp"
 #include "benchmarks/stats.hpp"
-#include "reference/philox.hpp"
+#include "reference/inputs/philox.hpp"
 #include "tests/tools/recorded.hpp"
 
 namespace fp8_sdpa::bench {

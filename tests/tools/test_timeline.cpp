@@ -9,7 +9,7 @@
 
 #include "benchmarks/gated_cases.hpp"
 #include "benchmarks/timeline.hpp"
-#include "reference/config.hpp"
+#include "reference/config/config.hpp"
 #include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {

@@ -1,5 +1,5 @@
 // Kernels that log their phases write where they may: every launch fits its log, to the mark. Here
-// AddressSanitizer and UBSan look on; what the logs say is asked in tests/tools/test_timeline.cpp.
+// AddressSanitizer and UBSan look on; what the logs say is asked in tests/tools/timeline_test.cpp.
 #include "traced/traced.hpp"
 
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "reference/case.hpp"
-#include "reference/harness.hpp"
-#include "reference/memory.hpp"
+#include "reference/judge/harness.hpp"
+#include "reference/oracle/case.hpp"
+#include "reference/oracle/memory.hpp"
 
 namespace fp8_sdpa::tests {
 namespace {

@@ -81,12 +81,12 @@ class Flattener {
   }
 
  private:
-  /// Kernel sources are copied; what they stand on (the executor, the library's own headers) and
-  /// tables read by macro are included.
+  /// Kernel sources are copied; what they stand on (the executor, the library's own headers, its
+  /// table) and tables read by macro are included.
   bool is_ours(const std::string& include) const {
     return include.find('/') != std::string::npos && include.rfind("gpu/", 0) != 0 &&
-           include.rfind("fp8_sdpa/", 0) != 0 && fs::path(include).extension() != ".def" &&
-           fs::exists(kernels_ / include);
+           include.rfind("fp8_sdpa/", 0) != 0 && include.rfind("dispatch/", 0) != 0 &&
+           fs::path(include).extension() != ".def" && fs::exists(kernels_ / include);
   }
 
   const Fault& fault_;

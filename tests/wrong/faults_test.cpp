@@ -17,8 +17,9 @@ namespace fs = std::filesystem;
 class Faults : public testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::path(testing::TempDir()) /
-            testing::UnitTest::GetInstance()->current_test_info()->name();
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    root_ =
+        fs::path(testing::TempDir()) / (std::string(test->test_suite_name()) + "_" + test->name());
     fs::create_directories(root_ / "fam");
     write("fam/root.cuh",
           "#pragma once\n#include <cmath>\n#include \"gpu/gpu.hpp\"\n#include \"fam/part.cuh\"\n"

@@ -8,9 +8,9 @@
 #include <span>
 #include <utility>
 
-#include "reference/fp8.hpp"
-#include "reference/half.hpp"
-#include "reference/model.hpp"
+#include "reference/formats/fp8.hpp"
+#include "reference/formats/half.hpp"
+#include "reference/oracle/model.hpp"
 
 namespace fp8_sdpa::wrong {
 namespace {

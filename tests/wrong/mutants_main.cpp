@@ -28,7 +28,8 @@ struct Reach {
 };
 
 const std::vector<Reach>& reaches() {
-  static const std::string kTable = "kernels/variants.cpp";  // a few Stage C variants: see include/
+  static const std::string kTable =
+      "kernels/dispatch/variants.cpp";  // a few Stage C variants: see include/
   static const std::string kStageC = "tests/wrong/stage_c_unit.cpp";
   static const std::string kSm80 = "kernels/sm80/instances_host.cpp";
   static const std::string kSm89 = "kernels/sm89/instances_host.cpp";

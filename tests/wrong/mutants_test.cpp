@@ -19,8 +19,9 @@ constexpr char kKernel[] =
 class Mutants : public testing::Test {
  protected:
   void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     root_ = std::filesystem::path(testing::TempDir()) /
-            testing::UnitTest::GetInstance()->current_test_info()->name();
+            (std::string(test->test_suite_name()) + "_" + test->name());
     std::filesystem::create_directories(root_ / "kernels");
     std::ofstream(root_ / "kernels/a.cuh") << kKernel;
     std::ofstream(root_ / "kernels/skipped.cuh") << kKernel;

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstddef>
 
-#include "reference/fp8.hpp"
-#include "reference/half.hpp"
+#include "reference/formats/fp8.hpp"
+#include "reference/formats/half.hpp"
 
 namespace fp8_sdpa::wrong {
 namespace {

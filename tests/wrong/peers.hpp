@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "reference/case.hpp"
+#include "reference/oracle/case.hpp"
 
 namespace fp8_sdpa::wrong {
 

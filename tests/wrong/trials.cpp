@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "reference/budget.hpp"
-#include "reference/gates.hpp"
-#include "reference/half.hpp"
-#include "reference/inputs.hpp"
-#include "tests/host/tolerances.hpp"
+#include "reference/formats/half.hpp"
+#include "reference/inputs/inputs.hpp"
+#include "reference/judge/budget.hpp"
+#include "reference/judge/gates.hpp"
+#include "tests/host/reference/tolerances.hpp"
 
 namespace fp8_sdpa::wrong {
 namespace {

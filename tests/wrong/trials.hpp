@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "reference/case.hpp"
-#include "reference/check.hpp"
+#include "reference/judge/check.hpp"
+#include "reference/oracle/case.hpp"
 #include "tests/wrong/peers.hpp"
 
 namespace fp8_sdpa::wrong {

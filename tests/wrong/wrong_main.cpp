@@ -22,11 +22,11 @@
 #include <thread>
 #include <vector>
 
+#include "dispatch/variant_impl.hpp"
 #include "tests/wrong/faults.hpp"
 #include "tests/wrong/kill_matrix.hpp"
 #include "tests/wrong/model_faults.hpp"
 #include "tests/wrong/wrong_kernels.hpp"
-#include "variant_impl.hpp"
 
 namespace fp8_sdpa::wrong {
 namespace {

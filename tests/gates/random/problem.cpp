@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "reference/inputs.hpp"
-#include "reference/philox.hpp"
+#include "reference/inputs/inputs.hpp"
+#include "reference/inputs/philox.hpp"
 #include "tests/gates/subject.hpp"
 
 namespace fp8_sdpa::tests {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "fp8_sdpa/variant.hpp"
-#include "reference/case.hpp"
-#include "reference/check.hpp"
+#include "reference/judge/check.hpp"
+#include "reference/oracle/case.hpp"
 
 namespace fp8_sdpa::tests {
 

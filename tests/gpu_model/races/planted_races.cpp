@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-#include "tests/gpu_model/planted_catalogue.hpp"
+#include "tests/gpu_model/planted/planted_catalogue.hpp"
 
 namespace {
 

@@ -1,0 +1,448 @@
+// A consumer warpgroup: 64 query rows of a work item against its share of the KV tiles, last tile
+// first, so that masked tiles come at the start.
+//
+// Data flow of a tile, all in registers but Q, K and V^T:
+//   S = Q K^T (wgmma, A and B in shared memory) -> mask -> weights, m, l -> P (E4M3)
+//   O' = P V (wgmma, A in registers) -> O = O rescale + O'
+// The pipelines differ in what runs beside the softmax; i counts this warpgroup's tiles:
+//
+//   kSerial   QK(i) . softmax(i) . PV(i) .
+//   kOverlap  QK(i) PV(i-1) . softmax(i) under PV(i-1) .
+#pragma once
+
+#include "sm90/compute/multiply.cuh"
+#include "sm90/compute/softmax.cuh"
+#include "sm90/compute/two_terms.cuh"
+#include "sm90/work/work.cuh"
+
+namespace fp8_sdpa::sm90 {
+
+/// Whether scores of a tile are masked.
+enum class Masks : std::uint8_t { kNone, kSome, kMaybe };
+
+GPU_FN bool rarely(bool condition) {
+  return __builtin_expect(static_cast<long>(condition), 0L) != 0;
+}
+
+/// Accumulators of the P V multiply of columns from kColumn on; the last has that of ones.
+template <class T, int kColumn>
+inline constexpr int kFreshRegisters =
+    (T::kPvColumns + (kColumn + T::kPvColumns == T::kHeadDim ? T::kExtraRows : 0)) / 2;
+
+template <class T>
+struct Consumer {
+  static constexpr Config kConfig = T::kConfig;
+  static constexpr int kInTurn = kConfig.in_turn;
+  static constexpr std::uint16_t kChords = kConfig.chords;
+  /// Whether K of the next tile is waited for while P V of this one runs.
+  static constexpr bool kWaitAhead = kConfig.exp_turns || kConfig.ones_column;
+  /// In place of `unmasked`: scales are negative, so scores change their sign, and every tile takes
+  /// the way of masked ones.
+  static constexpr int kNegated = -1;
+  /// Whether the descriptors of the next Q K^T are computed while P V of this tile runs; with four
+  /// warps a scheduler, others fill that gap.
+  static constexpr bool kDescribeAhead = kConfig.exp_turns && T::kConsumers < 4;
+  using Scores = float[T::kScoreRegisters];
+  using Weights = std::uint32_t[T::kTileN / kDepth][4];
+  using Outputs = float[T::kOutputRegisters];
+  template <int kColumn>
+  using Fresh = float[kFreshRegisters<T, kColumn>];
+
+  const Params& p;
+  Shared<T>& sm;
+  int row_group, key_group;
+  int warp;      ///< of the warpgroup
+  int step = 0;  ///< of the block's work
+  Operands<T> operands;
+  int query_slot = 0;
+  typename Operands<T>::ScoresAt next_scores = {};  ///< with kDescribeAhead
+  unsigned position = 0;  ///< in the rings of K and V: of the tile whose scores are next
+  int tile = 0;           ///< that tile, in its piece; negative: none is left
+  int unmasked = 0;       ///< tiles below this are seen whole by all of its rows; or kNegated
+  Rows rows;
+
+  GPU_FN Consumer(const Params& params, Shared<T>& shared, int group)
+      : p(params),
+        sm(shared),
+        row_group(group % T::kRowGroups),
+        key_group(group / T::kRowGroups),
+        warp(gpu::shfl(gpu::warp_idx() % kWarpgroupWarps, 0)),
+        operands(shared, row_group) {}
+
+  /// O, m and l of this warpgroup's rows over its tiles; `tiles_before` are those of earlier items.
+  /// Returns the tiles up to the next one.
+  GPU_FN unsigned run(const Work& work, float scale, unsigned tiles_before, Outputs& o) {
+    begin(work, scale, tiles_before);
+#pragma unroll
+    for (int i = 0; i < T::kOutputRegisters; ++i) o[i] = 0.0F;
+    if (tile >= 0) {
+      if constexpr (kConfig.two_terms) {
+        one_tile(o);
+      } else if constexpr (kConfig.pipeline == Pipeline::kSerial) {
+        serial(o);
+      } else {
+        overlap(o);
+      }
+    }
+    // One that shares its keys with nobody has come past all of them.
+    if constexpr (T::kKeyGroups == 1) return position;
+    return tiles_before + static_cast<unsigned>(work.tiles);
+  }
+
+ private:
+  GPU_FN static void release(gpu::MBarrier& empty) {
+    if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(empty);
+  }
+  /// `at` is a position in the rings.
+  GPU_FN void wait_keys(unsigned at) {
+    gpu::mbarrier_wait(sm.key_full[slot_of<T::kStages>(at)], full_parity<T::kStages>(at));
+  }
+  GPU_FN void release_keys(unsigned at) {
+    release(sm.key_empty[slot_of<T::kStages>(at)]);
+  }
+  GPU_FN void wait_values(unsigned at) {
+    gpu::mbarrier_wait(sm.value_full[slot_of<T::kStages>(at)], full_parity<T::kStages>(at));
+  }
+  GPU_FN void release_values(unsigned at) {
+    release(sm.value_empty[slot_of<T::kStages>(at)]);
+  }
+  GPU_FN void next() {
+    position += T::kKeyGroups;
+    tile -= T::kSharers;
+  }
+
+  /// The place of this warpgroup in the item; tiles that none of its rows sees are passed over.
+  GPU_FN void begin(const Work& work, float scale, unsigned tiles_before) {
+    const int first_row = work.first_row + row_group * kWarpgroupRows;
+    const int first_key = work.first_tile * T::kTileN;
+    const int last = first_row + kWarpgroupRows - 1;
+    const int end =
+        first_row < p.seq_q ? key_limit(p, last < p.seq_q ? last : p.seq_q - 1) - first_key : 0;
+    const int common = key_limit(p, first_row) - first_key;
+    unmasked = common < 0 ? 0 : common / T::kTileN;
+    rows = Rows{};
+    rows.scale = attention::score_factor(scale);
+    if (scale < 0.0F) unmasked = kNegated;
+    position = tiles_before + key_group;
+    tile = work.last_tile - work.first_tile - key_group;
+    for (; tile * T::kTileN >= end && tile >= 0; next()) {
+      if constexpr (kConfig.exp_turns) take_turn();
+      wait_keys(position);
+      wait_values(position);
+      gpu::sync_warp();  // lane 0 speaks for lanes that have seen these phases
+      release_keys(position);
+      release_values(position);
+      if constexpr (kConfig.exp_turns) pass_turn(0);
+    }
+  }
+
+  /// Turns go round the warps that share a scheduler, one each a tile.
+  GPU_FN void take_turn() {
+    const int parity = full_parity<1>(position);
+    gpu::mbarrier_wait(sm.turn[row_group][warp], row_group == 0 ? parity ^ 1 : parity);
+    gpu::sync_warp();  // a lane that lagged until the phase after the next would miss this one
+  }
+  /// After `known`, which follows from exponentials and has no sign bit, is known: that holds the
+  /// compiler to the order.
+  GPU_FN void pass_turn(std::uint32_t known) {
+    constexpr std::uint32_t kNever = 0x80000001;
+    const bool never = known == kNever;
+    const int next_group = row_group + 1 == T::kRowGroups ? 0 : row_group + 1;
+    gpu::mbarrier_arrive_if(gpu::lane_idx() == 0, sm.turn[next_group][warp + (never ? 1 : 0)]);
+  }
+
+  GPU_FN typename Operands<T>::ScoresAt describe(unsigned at) const {
+    return operands.scores_at(query_slot, slot_of<T::kStages>(at));
+  }
+  /// Pinned, the words that are no constants: else the compiler computes them where they are used,
+  /// and the multiply waits for that.
+  GPU_FN void describe_ahead(unsigned at) {
+    if constexpr (kDescribeAhead) {
+      const auto next = describe(at);
+      std::uint32_t low[2] = {static_cast<std::uint32_t>(next.q),
+                              static_cast<std::uint32_t>(next.k)};
+      gpu::pin_registers(low);
+      next_scores = {operands.queries >> 32 << 32 | low[0], operands.keys >> 32 << 32 | low[1]};
+    }
+  }
+  GPU_FN void issue_scores(Scores& s) const {
+    gpu::forget_registers(s);
+    gpu::wgmma_fence();
+    operands.scores(kDescribeAhead ? next_scores : describe(position), s);
+    gpu::wgmma_commit();
+  }
+  /// Columns from kColumn on, into accumulators of their own: the tensor cores' sums are short
+  /// (13 fractional bits), so that sums of many tiles are made in fp32, by add().
+  template <int kColumn>
+  GPU_FN void issue_outputs(const Weights& weights, unsigned at, Fresh<kColumn>& fresh) const {
+    gpu::pin_registers(fresh);
+    gpu::wgmma_fence();
+    operands.outputs(weights, slot_of<T::kStages>(at), kColumn, false, fresh);
+    gpu::wgmma_commit();
+  }
+  /// Keys that the lane's rows see of tile `at_tile` and those after it, from its first column on.
+  /// The item is found again, which few tiles need: the loop has no register to spare for it.
+  GPU_FN void find_keys_left(int at_tile, int (&left)[2]) const {
+    const Work work = locate<T>(p, piece_of<T>(p, pinned(step)));
+    const int lane = gpu::lane_idx();
+    const int row = work.first_row + row_group * kWarpgroupRows +
+                    gpu::warp_idx() % kWarpgroupWarps * 16 + lane / 4;
+    const int first_key = (work.first_tile + at_tile) * T::kTileN + lane % 4 * 2;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) left[h] = key_limit(p, row + 8 * h) - first_key;
+  }
+  GPU_FN void mask(Scores& s, int at_tile) const {
+    if (unmasked == kNegated) {
+#pragma unroll
+      for (float& score : s) score = -score;
+    }
+    int left[2];
+    find_keys_left(at_tile, left);
+    mask_scores(s, left);
+  }
+  /// Masks the scores of tile `at_tile`, which are in s, if any may be, and takes in their maxima.
+  template <Masks kMasks>
+  GPU_FN void begin_softmax(Scores& s, int at_tile, float (&rescale)[2]) {
+    constexpr bool kIntegers = kConfig.integer_max;
+    gpu::pin_registers(s);
+    const bool masked = kMasks == Masks::kSome || (kMasks == Masks::kMaybe && at_tile >= unmasked);
+    const bool rare = kIntegers && (masked || any_is_negative(rows));
+    if (rarely(masked)) mask(s, at_tile);
+    float top[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) top[h] = kIntegers ? largest_as_integers(s, h) : largest(s, h);
+    if (rarely(rare)) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) top[h] = largest(s, h);
+    }
+    grow_max(top, rows, rescale);
+    if constexpr (!kConfig.ones_column) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) rows.sum[h] *= rescale[h];
+    }
+  }
+  /// Scores become weights in s. Pinned, and followed by a wait that ends a basic block: else the
+  /// compiler mixes exponentials with what uses them, and each waits.
+  GPU_FN void weigh(Scores& s) {
+    const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
+    exponentiate<0, T::kScoreRegisters, kChords>(s, rows.scale, offset);
+    gpu::pin_registers(s);
+  }
+  /// Scores become operands of P V, in this warpgroup's turn. What uses the exponentials of the
+  /// turn fills the gaps between those after it: a warp issues one every 8 clocks.
+  GPU_FN void weigh_in_turn(Scores& s, Weights& weights) {
+    float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
+    take_turn();
+    // A load that only the wait before it lets go holds the compiler to the order.
+    const float zero = *static_cast<const volatile float*>(&sm.zero);
+    offset[0] += zero;
+    offset[1] += zero;
+    exponentiate<0, kInTurn, kChords>(s, rows.scale, offset);
+    if constexpr (kConfig.ones_column) {
+      pack<0, kInTurn, kChords>(s, rows.scale, offset, weights);
+      std::uint32_t known = 0;
+#pragma unroll
+      for (int i = 0; i < kInTurn / 4; ++i) known |= weights[i / 4][i % 4];
+      pass_turn(known);
+      exponentiate<kInTurn, T::kScoreRegisters, kChords>(s, rows.scale, offset);
+      pack<kInTurn, T::kScoreRegisters, kChords>(s, rows.scale, offset, weights);
+    } else {
+      WeightSums sums(rows);
+      sums.template add<0, kInTurn>(s);
+      pass_turn(__builtin_bit_cast(std::uint32_t, sums.all()));
+      exponentiate<kInTurn, T::kScoreRegisters>(s, rows.scale, offset);
+      sums.template add<kInTurn, T::kScoreRegisters>(s);
+      sums.finish(rows);
+      pack<0, T::kScoreRegisters>(s, rows.scale, offset, weights);
+    }
+  }
+  GPU_FN void take_weights(Scores& s, Weights& weights) {
+    const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
+    gpu::pin_registers(s);
+    if constexpr (!kConfig.ones_column) {
+      WeightSums sums(rows);
+      sums.template add<0, T::kScoreRegisters>(s);
+      sums.finish(rows);
+    }
+    pack<0, T::kScoreRegisters, kChords>(s, rows.scale, offset, weights);
+  }
+  /// O = O rescale + O' in columns from kColumn on.
+  template <int kColumn>
+  GPU_FN void add(Fresh<kColumn>& fresh, const float (&rescale)[2], Outputs& o) {
+    constexpr int kOwn = T::kPvColumns / 2;
+    gpu::pin_registers(fresh);
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      float& x = o[kColumn / 2 + i];
+      x = gpu::fma(x, rescale[i / 2 % 2], fresh[i]);
+    }
+    if constexpr (kFreshRegisters<T, kColumn> != kOwn) {
+      // Column head_dim, of ones, is with the lanes of t = 0; what others add up is not used.
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        rows.sum[h] = gpu::fma(rows.sum[h], rescale[h], fresh[kOwn + 2 * h]);
+      }
+    }
+  }
+  /// P V of the tile at `at`, waited for and added.
+  GPU_FN void finish_outputs(const Weights& weights, unsigned at, const float (&rescale)[2],
+                             Outputs& o) {
+    Fresh<0> fresh;
+    Fresh<0> spare;
+    gpu::forget_registers(fresh);
+    gpu::forget_registers(spare);
+    issue_outputs<0>(weights, at, fresh);
+    describe_ahead(position + T::kKeyGroups);
+    finish_chunks<0>(weights, at, rescale, fresh, spare, o);
+  }
+  /// From the columns on that are in `fresh`, issued already. Chunks that leave room for two are
+  /// multiplied while the one before is added. The next chunk takes over the registers of the one
+  /// that has been added: the compiler, left to itself, finds others, and spills.
+  template <int kColumn>
+  GPU_FN void finish_chunks(const Weights& weights, unsigned at, const float (&rescale)[2],
+                            Fresh<kColumn>& fresh, Fresh<0>& spare, Outputs& o) {
+    constexpr int kNext = kColumn + T::kPvColumns;
+    constexpr bool kRoomForTwo = T::kPvColumns <= 64;
+    if constexpr (kNext == T::kHeadDim) {
+      wait_ahead<kColumn>();
+      gpu::wgmma_wait<0>();
+      add<kColumn>(fresh, rescale, o);
+    } else {
+      Fresh<kNext> next;
+      if constexpr (kRoomForTwo) {
+        take_over(spare, next);
+        issue_outputs<kNext>(weights, at, next);
+        wait_ahead<kColumn>();
+        gpu::wgmma_wait<1>();
+        add<kColumn>(fresh, rescale, o);
+      } else {
+        wait_ahead<kColumn>();
+        gpu::wgmma_wait<0>();
+        add<kColumn>(fresh, rescale, o);
+        take_over(fresh, next);
+        issue_outputs<kNext>(weights, at, next);
+      }
+      finish_chunks<kNext>(weights, at, rescale, next, fresh, o);
+    }
+  }
+  /// K of the next tile is waited for while the first chunk is multiplied, where registers allow
+  /// it.
+  template <int kColumn>
+  GPU_FN void wait_ahead() {
+    if constexpr (kWaitAhead && kColumn == 0) {
+      if (tile >= T::kSharers) wait_keys(position + T::kKeyGroups);
+    }
+  }
+  template <int kFrom, int kTo>
+  GPU_FN static void take_over(const float (&from)[kFrom], float (&to)[kTo]) {
+    gpu::forget_registers(to);
+#pragma unroll
+    for (int i = 0; i < (kFrom < kTo ? kFrom : kTo); ++i) to[i] = from[i];
+  }
+
+  /// Few keys: one tile and no other, P in two terms, the smaller one first.
+  GPU_FN void one_tile(Outputs& o) {
+    Scores s;
+    Weights weights[2];
+    float rescale[2];
+    wait_keys(position);
+    issue_scores(s);
+    gpu::wgmma_wait<0>();
+    release_keys(position);
+    begin_softmax<Masks::kMaybe>(s, tile, rescale);
+    exponentiate_in_two_terms(s, rows, weights[0], weights[1]);
+    wait_values(position);
+    const int slot = slot_of<T::kStages>(position);
+    gpu::pin_registers(o);
+    gpu::wgmma_fence();
+    operands.outputs(weights[1], slot, 0, false, o);
+    operands.outputs(weights[0], slot, 0, true, o);
+    gpu::wgmma_commit();
+    gpu::wgmma_wait<0>();
+    gpu::pin_registers(o);
+    release_values(position);
+    next();
+  }
+
+  GPU_FN void serial(Outputs& o) {
+    if constexpr (kWaitAhead) wait_keys(position);
+    describe_ahead(position);
+    if constexpr (kConfig.masks_apart) {
+      for (; tile >= 0 && tile >= unmasked; next()) serial_tile<Masks::kSome>(o);
+      for (; tile >= 0; next()) serial_tile<Masks::kNone>(o);
+    } else {
+      for (; tile >= 0; next()) serial_tile<Masks::kMaybe>(o);
+    }
+  }
+  template <Masks kMasks>
+  GPU_FN void serial_tile(Outputs& o) {
+    Scores s;
+    Weights weights;
+    float rescale[2];
+    if constexpr (!kWaitAhead) wait_keys(position);
+    issue_scores(s);
+    gpu::wgmma_wait<0>();
+    release_keys(position);
+    begin_softmax<kMasks>(s, tile, rescale);
+    if constexpr (kConfig.exp_turns) {
+      weigh_in_turn(s, weights);
+    } else {
+      const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
+      if constexpr (kConfig.ones_column) {
+        exponentiate<0, T::kScoreRegisters, kChords>(s, rows.scale, offset);
+        pack<0, T::kScoreRegisters, kChords>(s, rows.scale, offset, weights);
+      } else {
+        exponentiate_and_pack(s, offset, rows, weights);
+      }
+    }
+    wait_values(position);
+    finish_outputs(weights, position, rescale, o);
+    release_values(position);
+  }
+
+  GPU_FN void overlap(Outputs& o) {
+    Weights weights;
+    float rescale[2];  // of the tile whose weights these are
+    {
+      Scores s;
+      wait_keys(position);
+      issue_scores(s);
+      gpu::wgmma_wait<0>();
+      release_keys(position);
+      begin_softmax<Masks::kMaybe>(s, tile, rescale);
+      weigh(s);
+      wait_values(position);
+      take_weights(s, weights);
+      next();
+    }
+    // Here and below: the values of the tile before have been waited for.
+    if (tile >= 0) wait_keys(position);
+    for (; tile >= 0; next()) overlap_tile(weights, rescale, o);
+    finish_outputs(weights, position - T::kKeyGroups, rescale, o);
+    release_values(position - T::kKeyGroups);
+  }
+  /// Softmax of a tile under P V of the one before, whose weights become this one's.
+  GPU_FN void overlap_tile(Weights& weights, float (&rescale)[2], Outputs& o) {
+    Scores s;
+    float new_rescale[2];
+    const unsigned before = position - T::kKeyGroups;
+    issue_scores(s);
+    Fresh<0> fresh;
+    gpu::forget_registers(fresh);
+    issue_outputs<0>(weights, before, fresh);
+    gpu::wgmma_wait<1>();
+    release_keys(position);
+    begin_softmax<Masks::kMaybe>(s, tile, new_rescale);
+    weigh(s);
+    wait_values(position);
+    if (tile >= T::kSharers) wait_keys(position + T::kKeyGroups);
+    gpu::wgmma_wait<0>();
+    add<0>(fresh, rescale, o);
+    release_values(before);
+    take_weights(s, weights);
+    rescale[0] = new_rescale[0];
+    rescale[1] = new_rescale[1];
+  }
+};
+
+}  // namespace fp8_sdpa::sm90

@@ -1,0 +1,38 @@
+// Tiles by TMA.
+#pragma once
+
+#include "sm90/shared.cuh"
+#include "sm90/work/work.cuh"
+
+namespace fp8_sdpa::sm90 {
+
+/// Coordinates of a (batch, head) in a tensor map.
+struct MapPlace {
+  int head, batch;
+};
+GPU_FN MapPlace place(const MapSteps& steps, int head, int batch) {
+  return {steps.head * head, steps.batch * batch};
+}
+
+/// A tile of `rows` rows from `first_row` on, panel by panel.
+template <class TileType>
+GPU_FN void load_rows(TileType& tile, const gpu::TensorMap& map, gpu::MBarrier& full, int first_row,
+                      const MapPlace& at) {
+#pragma unroll
+  for (int i = 0; i < TileType::kPanels; ++i) {
+    gpu::tma_load_4d(tile.bytes[i], map, full, i * TileType::kPanelBytes, first_row, at.head,
+                     at.batch);
+  }
+}
+/// A tile of a V that comes transposed, panel by panel, from dim `first_dim` on.
+template <class Values>
+GPU_FN void load_transposed_values(Values& to, const gpu::TensorMap& map, gpu::MBarrier& full,
+                                   int first_key, int first_dim, const MapPlace& at) {
+#pragma unroll
+  for (int i = 0; i < Values::kPanels; ++i) {
+    gpu::tma_load_4d(to.bytes[i], map, full, first_key + i * Values::kPanelBytes, first_dim,
+                     at.head, at.batch);
+  }
+}
+
+}  // namespace fp8_sdpa::sm90

@@ -1,0 +1,349 @@
+// From a warpgroup's sums to memory: the merge of warpgroups, or blocks, that share rows, O = U /
+// l, and LSE.
+#pragma once
+
+#include "attention/output.hpp"
+#include "sm90/compute/consumer.cuh"
+
+namespace fp8_sdpa::sm90 {
+
+/// What becomes of a lane's two rows at the end.
+struct RowResults {
+  float scale[2];  ///< O = scale * sum of P V
+  float lse[2];
+};
+
+/// m and l of whole rows to factors. No key seen: O = 0, LSE = -inf; a NaN in l stays one.
+GPU_FN void finish_rows(const Rows& rows, float v_descale, RowResults& results) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float l = rows.sum[h];
+    results.scale[h] = l == 0.0F ? 0.0F : v_descale / l;
+    results.lse[h] =
+        l == 0.0F ? -INFINITY
+                  : (gpu::fma(rows.max[h], rows.scale, -kLog2WeightScale) + gpu::log2_approx(l)) *
+                        attention::kLn2;
+  }
+}
+
+/// Counts an arrival of `parts`, the warp's, and returns how many there have been. The last one
+/// resets the counter, so that the next launch finds it as this one did. What a plan counts is
+/// tagged: anything else that the workspace may have held, counts of other plans included, is no
+/// count at all. Lane 0 counts for all, in a loop that none leaves before the others: the compiler
+/// would not keep its uniform registers.
+GPU_FN int arrive(std::uint64_t* counter, std::uint64_t plan_tag, int parts) {
+  const std::uint64_t none = plan_tag << kCountBits;
+  std::uint64_t seen = 0;
+  std::uint64_t before = 0;
+  int arrived = 0;
+  do {
+    seen = before;
+    const std::uint64_t count = seen - none;
+    arrived = count >> kCountBits == 0 ? static_cast<int>(count) + 1 : 1;
+    const std::uint64_t next = arrived == parts ? 0 : none + static_cast<unsigned>(arrived);
+    before = gpu::atomic_cas_acq_rel_if(gpu::lane_idx() == 0, counter, seen, next);
+    before = std::uint64_t{gpu::shfl(static_cast<std::uint32_t>(before >> 32), 0)} << 32 |
+             gpu::shfl(static_cast<std::uint32_t>(before), 0);
+  } while (before != seen);
+  return arrived;
+}
+
+template <class T>
+struct Epilogue {
+  using Outputs = typename Consumer<T>::Outputs;
+  /// Accumulators that a warpgroup writes: those of some columns where several share its rows.
+  static constexpr int kShare = T::kOutputRegisters / T::kSharers;
+  static_assert(kShare % 8 == 0);
+  /// What a warp leaves of a part: its accumulators, and of two rows a lane m and l.
+  static constexpr int kPartFloats = (kShare + 4) * gpu::kWarpSize;
+
+  /// Accumulators that a lane leaves, and finds, at once: 16 bytes where there are many. At
+  /// head_dim 64 the loop over keys of sm90_prepared then comes out 1 % slower.
+  static constexpr int kUnit = T::kHeadDim > 64 ? 4 : 1;
+  struct alignas(kUnit * sizeof(float)) Unit {
+    float x[kUnit];
+  };
+
+  const Params& p;
+  Shared<T>& sm;
+  int row_group, key_group;
+
+  GPU_FN void run(const Piece& piece, Rows& rows, Outputs& o) const {
+    const Held& held = sm.held[gpu::warp_idx() - kWarpgroupWarps];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if constexpr (T::kConfig.ones_column) {
+        rows.sum[h] = gpu::shfl(rows.sum[h], gpu::lane_idx() / 4 * 4);
+      } else {
+        rows.sum[h] = attention::sum_over_quad(rows.sum[h]);
+      }
+    }
+    float share[kShare];
+    if constexpr (T::kKeyGroups > 1) {
+      merge(held.first, rows, o, share);
+    } else if constexpr (T::kClusterBlocks > 1) {
+      merge_blocks(rows, o, share);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kShare; ++i) share[i] = o[i];
+    }
+    if constexpr (T::kMaySplit) {
+      if (!merge_parts(piece, rows, share)) return;
+    }
+    RowResults results;
+    finish_rows(rows, held.v_descale, results);
+    if (p.output == Dtype::kBFloat16) {
+      store<Dtype::kBFloat16>(held, results, share);
+    } else {
+      store<Dtype::kHalf>(held, results, share);
+    }
+    if constexpr (T::kClusterBlocks > 1) gpu::cluster_wait();
+  }
+
+ private:
+  using Four = typename Partials<T, true>::Four;
+  GPU_FN static Four four_from(const float* x) {
+    return {{x[0], x[1], x[2], x[3]}};
+  }
+
+  /// Which of those that share the rows this is: each writes columns of its own.
+  GPU_FN int sharer() const {
+    if constexpr (T::kClusterBlocks > 1) {
+      return gpu::cluster_rank();
+    } else if constexpr (T::kKeyGroups > 1) {
+      return key_group;
+    } else {
+      return 0;
+    }
+  }
+  /// Two blocks exchange m, l and the columns of O that the other one writes; each then has its
+  /// columns of the whole. The caller waits for the cluster before it exits: till then the other
+  /// block may read here.
+  GPU_FN void merge_blocks(Rows& rows, const Outputs& o, float (&share)[kShare]) const {
+    const int thread = gpu::thread_idx() % kWarpgroupThreads;
+    const int rank = gpu::cluster_rank();
+    const bool first = rank == 0;
+    auto& parts = sm.partials;
+#pragma unroll
+    for (int i = 0; i < kShare; i += 4) {
+      parts.o[row_group][i / 4][thread] = first ? four_from(&o[kShare + i]) : four_from(&o[i]);
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      parts.max[row_group][h][thread] = rows.max[h];
+      parts.sum[row_group][h][thread] = rows.sum[h];
+    }
+    gpu::cluster_arrive();
+    gpu::cluster_wait();
+    const auto other = [&](const float& here) {
+      return gpu::load_cluster_float(gpu::cluster_address(&here, 1 - rank));
+    };
+    float own_weight[2];
+    float other_weight[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float other_max = other(parts.max[row_group][h][thread]);
+      const float max = gpu::max_nan(rows.max[h], other_max);
+      own_weight[h] = gpu::exp2_approx((rows.max[h] - max) * rows.scale);
+      other_weight[h] = gpu::exp2_approx((other_max - max) * rows.scale);
+      rows.max[h] = max;
+      rows.sum[h] = gpu::fma(other_weight[h], other(parts.sum[row_group][h][thread]),
+                             own_weight[h] * rows.sum[h]);
+    }
+#pragma unroll
+    for (int i = 0; i < kShare; ++i) {
+      const float own = first ? o[i] : o[kShare + i];
+      share[i] =
+          gpu::fma(other_weight[i / 2 % 2], other(parts.o[row_group][i / 4][thread].x[i % 4]),
+                   own_weight[i / 2 % 2] * own);
+    }
+    gpu::cluster_arrive();
+  }
+  /// Warpgroups that share rows exchange m, l and the columns of O that others write; each then has
+  /// its columns of the whole.
+  GPU_FN void merge(bool first, Rows& rows, const Outputs& o, float (&share)[kShare]) const {
+    const int thread = gpu::thread_idx() % kWarpgroupThreads;
+    const int own = key_group * T::kRowGroups + row_group;
+    const int barrier = 1 + row_group;
+    constexpr int kThreads = T::kKeyGroups * kWarpgroupThreads;
+    auto& parts = sm.partials;
+    if (!first) gpu::named_barrier_sync(barrier, kThreads);  // those of the item before are read
+#pragma unroll
+    for (int g = 0; g < T::kKeyGroups; ++g) {
+      if (g == key_group) continue;
+#pragma unroll
+      for (int i = g * kShare; i < (g + 1) * kShare; i += 4) {
+        parts.o[own][i / 4][thread] = four_from(&o[i]);
+      }
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      parts.max[own][h][thread] = rows.max[h];
+      parts.sum[own][h][thread] = rows.sum[h];
+    }
+    gpu::named_barrier_sync(barrier, kThreads);
+    float weight[T::kKeyGroups][2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float max = kNoMax;
+#pragma unroll
+      for (int g = 0; g < T::kKeyGroups; ++g) {
+        max = gpu::max_nan(max, parts.max[g * T::kRowGroups + row_group][h][thread]);
+      }
+      rows.max[h] = max;
+      rows.sum[h] = 0.0F;
+#pragma unroll
+      for (int g = 0; g < T::kKeyGroups; ++g) {
+        const int part = g * T::kRowGroups + row_group;
+        weight[g][h] = gpu::exp2_approx((parts.max[part][h][thread] - max) * rows.scale);
+        rows.sum[h] = gpu::fma(weight[g][h], parts.sum[part][h][thread], rows.sum[h]);
+      }
+    }
+#pragma unroll
+    for (float& x : share) x = 0.0F;
+#pragma unroll
+    for (int g = 0; g < T::kKeyGroups; ++g) {
+      const auto& part = parts.o[g * T::kRowGroups + row_group];
+#pragma unroll
+      for (int i = 0; i < kShare; i += 4) {
+        const Four x = g == key_group ? four_from(&o[g * kShare + i])
+                                      : part[(key_group * kShare + i) / 4][thread];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          share[i + j] = gpu::fma(weight[g][(i + j) / 2 % 2], x.x[j], share[i + j]);
+        }
+      }
+    }
+  }
+
+  /// Of an item that several blocks share: a warp leaves its sums in global memory, and the one
+  /// that comes last adds up all parts, in the order of their keys, so that it does not matter
+  /// which one that is. False: it was another, and there is nothing to write.
+  GPU_FN bool merge_parts(const Piece& piece, Rows& rows, float (&share)[kShare]) const {
+    if (piece.tail_item == Piece::kNone) return true;
+    const int first = p.schedule.first_part[piece.tail_item];
+    const int parts = p.schedule.first_part[piece.tail_item + 1] - first;
+    if (parts == 0) return true;
+    const int warp = gpu::warp_idx() - kWarpgroupWarps;
+    const auto part = [&](int nth) {
+      return p.parts + (std::int64_t{first + nth} * T::kConsumerWarps + warp) * kPartFloats;
+    };
+    const int lane = gpu::lane_idx();
+    const auto rows_of = [&](float* at) { return at + kShare * gpu::kWarpSize + lane; };
+    const auto units_of = [&](float* at) { return reinterpret_cast<Unit*>(at) + lane; };
+    float* const own = rows_of(part(piece.part));
+    Unit* const own_units = units_of(part(piece.part));
+#pragma unroll
+    for (int i = 0; i < kShare; i += kUnit) {
+      Unit unit;
+#pragma unroll
+      for (int j = 0; j < kUnit; ++j) unit.x[j] = share[i + j];
+      own_units[i / kUnit * gpu::kWarpSize] = unit;
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      own[h * gpu::kWarpSize] = rows.max[h];
+      own[(2 + h) * gpu::kWarpSize] = rows.sum[h];
+    }
+    gpu::sync_warp();
+    std::uint64_t* const counter = p.arrivals + piece.tail_item * T::kConsumerWarps + warp;
+    const int arrived = arrive(counter, p.plan_tag, parts);
+    gpu::sync_warp();
+    if (arrived != parts) return false;
+    float max[2] = {kNoMax, kNoMax};
+    for (int nth = 0; nth < parts; ++nth) {
+      const float* const from = rows_of(part(nth));
+#pragma unroll
+      for (int h = 0; h < 2; ++h) max[h] = gpu::max_nan(max[h], from[h * gpu::kWarpSize]);
+    }
+#pragma unroll
+    for (int i = 0; i < kShare; ++i) share[i] = 0.0F;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      rows.max[h] = max[h];
+      rows.sum[h] = 0.0F;
+    }
+    for (int nth = 0; nth < parts; ++nth) {
+      const float* const from = rows_of(part(nth));
+      const Unit* const units = units_of(part(nth));
+      float weight[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        weight[h] = gpu::exp2_approx((from[h * gpu::kWarpSize] - max[h]) * rows.scale);
+        rows.sum[h] = gpu::fma(weight[h], from[(2 + h) * gpu::kWarpSize], rows.sum[h]);
+      }
+#pragma unroll
+      for (int i = 0; i < kShare; i += kUnit) {
+        const Unit unit = units[i / kUnit * gpu::kWarpSize];
+#pragma unroll
+        for (int j = 0; j < kUnit; ++j) {
+          share[i + j] = gpu::fma(weight[(i + j) / 2 % 2], unit.x[j], share[i + j]);
+        }
+      }
+    }
+    return true;
+  }
+
+  /// Lanes whose number differs in bit kBit exchange half of their words: who has the bit keeps the
+  /// upper ones of each two, and gets the other's.
+  template <int kBit, int kWords>
+  GPU_FN static void exchange(int lane, std::uint32_t (&word)[kWords]) {
+    const bool upper = (lane & kBit) != 0;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      if ((i & kBit) != 0) continue;
+      std::uint32_t& low = word[i];
+      std::uint32_t& high = word[i | kBit];
+      const std::uint32_t other = gpu::shfl_xor(upper ? low : high, kBit);
+      (upper ? low : high) = other;
+    }
+  }
+  /// A lane has two columns of each tile of 8, a word. Lanes of a pair exchange until each has two
+  /// words of every other tile, and stores 8 bytes; where columns are many, quads go on until each
+  /// lane has all four of every fourth.
+  template <Dtype kOutput>
+  GPU_FN void store(const Held& held, const RowResults& results,
+                    const float (&share)[kShare]) const {
+    constexpr int kWords = T::kHeadDim > 64 && kShare % 16 == 0 ? 4 : 2;
+    struct alignas(kWords * sizeof(std::uint32_t)) Words {
+      std::uint32_t word[kWords];
+    };
+    const int lane = gpu::lane_idx();
+    const int t = lane % 4;
+    const int first_column =
+        sharer() * kShare * 2 + (kWords == 4 ? 8 * t : 8 * (t % 2) + 4 * (t / 2));
+    const int in_warp = lane / 4;
+    const int first_row =
+        held.first_row + row_of_warp<T>(gpu::warp_idx() - kWarpgroupWarps) + in_warp;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = first_row + 8 * h;
+      const bool inside = row < p.seq_q;
+      std::uint16_t* const to = held.o + ((in_warp + 8 * h) * p.o_strides.seq + first_column);
+      const bool empty = results.lse[h] == -INFINITY;  // O may hold 0 * NaN
+#pragma unroll
+      for (int j = 0; j < kShare / 4; j += kWords) {
+        Words words;
+#pragma unroll
+        for (int i = 0; i < kWords; ++i) {
+          const float* x = &share[4 * (j + i) + 2 * h];
+          words.word[i] = empty ? 0
+                                : attention::pack_output(x[0] * results.scale[h],
+                                                         x[1] * results.scale[h], kOutput);
+        }
+        exchange<1>(t, words.word);
+        if constexpr (kWords == 4) exchange<2>(t, words.word);
+        if (inside) *reinterpret_cast<Words*>(to + 8 * j) = words;
+      }
+      if constexpr (!T::kConfig.ones_column) {
+        if (inside && p.lse != nullptr && t == 0 && sharer() == 0) {
+          const std::int64_t bh =
+              static_cast<std::int64_t>(held.batch) * p.heads_q.value + held.head;
+          p.lse[bh * p.seq_q + row] = results.lse[h];
+        }
+      }
+    }
+  }
+};
+
+}  // namespace fp8_sdpa::sm90

@@ -1,0 +1,135 @@
+#include "sm90/work/schedule.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace fp8_sdpa::sm90 {
+namespace {
+
+/// Past this many rounds a tail saves 1.5 % at most: one round of 65.
+constexpr int kMaxRounds = 64;
+/// A tail that saves less is not worth its memory.
+constexpr double kWorthwhile = 0.99;
+
+/// Tiles and costs of the whole items in `rounds` full rounds, by block.
+std::vector<double> loads_of_rounds(int rounds, int items, int blocks,
+                                    const std::function<int(int)>& tiles, const PieceCosts& costs) {
+  std::vector<double> loads(static_cast<std::size_t>(blocks), 0.0);
+  for (int round = 0; round < rounds; ++round) {
+    for (int block = 0; block < blocks; ++block) {
+      const int item = item_of_round(round, block, blocks);
+      if (item < items) loads[static_cast<std::size_t>(block)] += tiles(item) + costs.piece;
+    }
+  }
+  return loads;
+}
+
+/// Deals the tail to one block after the other, each up to a limit.
+class Dealer {
+ public:
+  Dealer(const std::vector<int>& tail, const std::vector<double>& loads, const PieceCosts& costs)
+      : tail_(tail), loads_(loads), costs_(costs) {}
+
+  /// Whether all of the tail fits if no block takes longer than `limit` and no part has fewer than
+  /// `least` tiles.
+  bool deal(double limit, int least, Schedule& schedule) {
+    place_ = {0, 0, 0};
+    const int blocks = static_cast<int>(loads_.size());
+    for (int block = 0; block < blocks; ++block) {
+      schedule.tail[block] = place_;
+      fill(limit - loads_[static_cast<std::size_t>(block)], least, schedule);
+    }
+    schedule.tail[blocks] = place_;
+    return place_.item == static_cast<int>(tail_.size());
+  }
+  /// Parts of the item that is cut most.
+  int most_parts(const Schedule& schedule) const {
+    int most = 0;
+    for (std::size_t i = 0; i < tail_.size(); ++i) {
+      most = std::max(most, schedule.first_part[i + 1] - schedule.first_part[i]);
+    }
+    return most;
+  }
+
+ private:
+  void fill(double room, int least, Schedule& schedule) {
+    while (place_.item < static_cast<int>(tail_.size())) {
+      const int left = tail_[static_cast<std::size_t>(place_.item)] - place_.tile;
+      const double rest = left + costs_.piece + (place_.part > 0 ? costs_.part : 0.0);
+      if (rest <= room) {
+        room -= rest;
+        finish_item(schedule);
+        continue;
+      }
+      const int fits = std::max(0, static_cast<int>(room - costs_.piece - costs_.part));
+      const int taken = std::min(fits, left - least);
+      if (taken >= least) {
+        place_.tile += taken;
+        ++place_.part;
+      }
+      return;
+    }
+  }
+  void finish_item(Schedule& schedule) {
+    const int parts = place_.part > 0 ? place_.part + 1 : 0;
+    const int before = schedule.first_part[place_.item];
+    ++place_.item;
+    schedule.first_part[place_.item] = static_cast<std::int16_t>(before + parts);
+    place_.part = 0;
+    place_.tile = 0;
+  }
+
+  const std::vector<int>& tail_;
+  const std::vector<double>& loads_;
+  const PieceCosts& costs_;
+  TailPlace place_{};
+};
+
+}  // namespace
+
+Makespan make_whole_schedule(int items, int blocks, const std::function<int(int)>& tiles,
+                             const PieceCosts& costs) {
+  Makespan made;
+  made.schedule.rounds = (items + blocks - 1) / blocks;
+  const std::vector<double> loads =
+      loads_of_rounds(std::min(made.schedule.rounds, kMaxRounds), items, blocks, tiles, costs);
+  made.tiles = *std::max_element(loads.begin(), loads.end());
+  // Of more rounds, the first few speak for all.
+  if (made.schedule.rounds > kMaxRounds)
+    made.tiles *= static_cast<double>(made.schedule.rounds) / kMaxRounds;
+  return made;
+}
+
+Makespan make_schedule(int items, int blocks, const std::function<int(int)>& tiles,
+                       const PieceCosts& costs) {
+  Makespan best = make_whole_schedule(items, blocks, tiles, costs);
+  const double whole = best.tiles;
+  const int rounds = items / blocks;
+  if (rounds * blocks == items || rounds > kMaxRounds || blocks > kMaxTailBlocks) return best;
+  std::vector<int> tail;
+  for (int item = rounds * blocks; item < items; ++item) tail.push_back(std::max(1, tiles(item)));
+  const std::vector<double> loads = loads_of_rounds(rounds, items, blocks, tiles, costs);
+  Dealer dealer(tail, loads, costs);
+  double to_beat = whole * kWorthwhile;
+  // Short parts even out better; each costs.
+  for (int least = 1; least <= tail.front(); least *= 2) {
+    Schedule schedule;
+    schedule.rounds = rounds;
+    schedule.tail_items = static_cast<int>(tail.size());
+    double low = *std::max_element(loads.begin(), loads.end());
+    double high = whole;
+    constexpr double kResolution = 0.125;
+    while (high - low > kResolution) {
+      const double limit = (low + high) / 2;
+      (dealer.deal(limit, least, schedule) ? high : low) = limit;
+    }
+    if (!dealer.deal(high, least, schedule)) continue;
+    const double tiles_of_last = high + costs.part * dealer.most_parts(schedule);
+    if (tiles_of_last >= to_beat) continue;
+    to_beat = tiles_of_last;
+    best = {tiles_of_last, schedule};
+  }
+  return best;
+}
+
+}  // namespace fp8_sdpa::sm90

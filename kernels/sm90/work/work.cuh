@@ -1,0 +1,218 @@
+// The kernel's arguments, and how its persistent blocks share the work.
+//
+// A work item is a tile of query rows of one (batch, head); schedule.hpp says which block takes
+// which, or which part of one. Items come in passes of as many heads as the L2 cache holds. Under
+// the causal mask their lengths fall in the last pass, rise in the one before it, and so on: no
+// jump between passes would even out, and what is dealt last is short.
+#pragma once
+
+#include <cstdint>
+
+#include "attention/divisor.hpp"
+#include "attention/head_view.hpp"
+#include "fp8_sdpa/problem.hpp"
+#include "gpu/hopper.hpp"
+#include "sm90/work/schedule.hpp"
+
+namespace fp8_sdpa::sm90 {
+
+/// How a (batch, head) becomes TMA coordinates: a broadcast dimension (stride 0) has one entry.
+struct MapSteps {
+  int head, batch;  ///< 1, or 0 if broadcast
+};
+
+/// With Config::once, in the workspace: how far V has been turned, in units. Words that follow each
+/// other; what they count, and what they hold before, is told in turn_once.cuh.
+struct UnitCounts {
+  std::uint64_t* claimed;  ///< of each (batch, KV head)
+  std::uint64_t* turned;   ///< of each tile of each
+  std::uint64_t* all;      ///< turned in all
+  std::uint64_t* left;     ///< warps that count no more
+  int words;               ///< in all
+};
+
+struct Params {
+  gpu::TensorMap q, k, v;
+  void* o;
+  float* lse;  ///< or null
+  const float* descale_q;
+  const float* descale_k;
+  const float* descale_v;
+  attention::Strides o_strides;
+  MapSteps q_steps, k_steps, v_steps;
+  attention::Divisor heads_q;
+  attention::Divisor group;  ///< query heads of a KV head
+  int heads_kv;
+  int seq_q, seq_kv;
+  attention::Divisor tiles_m;     ///< work items of a (batch, head)
+  attention::Divisor pass_items;  ///< of one pass
+  /// (batch, head) pairs of one pass, and of the last, which may have fewer.
+  attention::Divisor pass_heads, last_pass_heads;
+  int items;  ///< in all
+  int passes;
+  float softmax_scale_log2;
+  bool causal;
+  bool v_transposed;
+  int v_pairs;  ///< 1: V comes in rows of two keys (keys_pair_up() in launch.cuh); else 0
+  Dtype output;
+  /// Parts of items that several blocks share, and how many have been written, by item and warp.
+  float* parts;
+  std::uint64_t* arrivals;
+  std::uint64_t plan_tag;  ///< of what is counted in the workspace: arrive(), no_units()
+  std::uint8_t* values;    ///< with prepared_values: V^T, tile by tile
+  UnitCounts units;
+  std::uint64_t all_units;
+  Schedule schedule;
+};
+
+/// What a block does at one step: KV tiles [first_tile, end_tile) of an item.
+struct Piece {
+  static constexpr int kNone = -1;
+  static constexpr int kWhole = 0x7FFFFFFF;
+  int item;  ///< or kNone
+  int first_tile;
+  int end_tile;   ///< kWhole: the item's end
+  int tail_item;  ///< its place in the tail; kNone: in a round
+  int part;       ///< parts of the item before this one
+};
+
+/// One work item, as this block sees it.
+struct Work {
+  int batch, head, kv_head;
+  int first_row;
+  int tiles;       ///< KV tiles of this block, of those that any row of the item sees
+  int last_tile;   ///< the last of them; every T::kClusterBlocks-th before it is this block's too
+  int first_tile;  ///< the first tile of the piece
+};
+
+inline namespace GPU_BACKEND {
+
+/// Keys that query row `row` sees: those below this.
+GPU_SHARED_FN int key_limit(const Params& p, int row) {
+  if (!p.causal) return p.seq_kv;
+  // Rows near the ends of int cannot overflow: seq_q and seq_kv are below 2^30.
+  const int limit = row + 1 + p.seq_kv - p.seq_q;
+  return limit < 0 ? 0 : limit > p.seq_kv ? p.seq_kv : limit;
+}
+
+/// Whether the lengths of a pass's items fall, under the causal mask.
+GPU_SHARED_FN bool lengths_fall(const Params& p, int pass) {
+  return (p.passes - pass) % 2 != 0;
+}
+/// Bits of a word of UnitCounts that count; V^T of as many units would take 128 GiB.
+inline constexpr int kUnitBits = 24;
+
+/// What such a word holds that counts nothing: the plan's tag.
+GPU_FN std::uint64_t no_units(const Params& p) {
+  return p.plan_tag << kUnitBits;
+}
+/// The (batch, head) of an item, counted over both, and its tile of query rows.
+struct ItemPlace {
+  int batch_head, tile;
+};
+GPU_SHARED_FN ItemPlace place_of_item(const Params& p, int item) {
+  const int pass = attention::quotient(item, p.pass_items);
+  const int in_pass = item - pass * p.pass_items.value;
+  const int first = pass * p.pass_heads.value;
+  if (!p.causal) {
+    const int head = attention::quotient(in_pass, p.tiles_m);
+    return {first + head, in_pass - head * p.tiles_m.value};
+  }
+  const attention::Divisor& heads = pass + 1 == p.passes ? p.last_pass_heads : p.pass_heads;
+  const int nth = attention::quotient(in_pass, heads);
+  return {first + in_pass - nth * heads.value,
+          lengths_fall(p, pass) ? p.tiles_m.value - 1 - nth : nth};
+}
+/// KV tiles of a (batch, KV head).
+template <class T>
+GPU_SHARED_FN int tiles_of_keys(const Params& p) {
+  return (p.seq_kv + T::kTileN - 1) / T::kTileN;
+}
+/// KV tiles that any row of a tile of rows sees.
+template <class T>
+GPU_SHARED_FN int tiles_seen(const Params& p, int tile) {
+  const int end = (tile + 1) * T::kTileM;
+  return (key_limit(p, (end < p.seq_q ? end : p.seq_q) - 1) + T::kTileN - 1) / T::kTileN;
+}
+
+/// The first of the 16 rows of a warp, counted among the consumers', in its tile of rows.
+template <class T>
+GPU_FN int row_of_warp(int warp) {
+  constexpr int kWarpRows = kWarpgroupRows / kWarpgroupWarps;
+  return warp % (T::kRowGroups * kWarpgroupWarps) * kWarpRows;
+}
+
+/// This block's work at its step `step`, from 0; none after the last. A cluster has one step: its
+/// barrier waits for threads that have not exited, and producers would go on to the next item.
+template <class T>
+GPU_FN Piece piece_of(const Params& p, int step) {
+  const int block = static_cast<int>(gpu::block_idx().x);
+  constexpr Piece kNoPiece{Piece::kNone, 0, 0, Piece::kNone, 0};
+  if constexpr (T::kClusterBlocks > 1) {
+    if (step > 0) return kNoPiece;
+    return {block / T::kClusterBlocks, 0, Piece::kWhole, Piece::kNone, 0};
+  }
+  const int blocks = static_cast<int>(gpu::grid_dim().x);
+  const Schedule& schedule = p.schedule;
+  if (step < schedule.rounds) {
+    const int item = item_of_round(step, block, blocks);
+    return item < p.items ? Piece{item, 0, Piece::kWhole, Piece::kNone, 0} : kNoPiece;
+  }
+  const TailPlace& from = schedule.tail[block];
+  const TailPlace& to = schedule.tail[block + 1];
+  const int nth = step - schedule.rounds;
+  const int item = from.item + nth;
+  const int first_tile = nth == 0 ? from.tile : 0;
+  if (item > to.item || (item == to.item && first_tile >= to.tile)) return kNoPiece;
+  return {schedule.rounds * blocks + item, first_tile, item == to.item ? to.tile : Piece::kWhole,
+          item, nth == 0 ? from.part : 0};
+}
+
+/// The same number, found where the compiler cannot see it: what follows from it is computed again
+/// rather than kept.
+GPU_FN int pinned(int x) {
+  std::uint32_t copy[1] = {static_cast<std::uint32_t>(x)};
+  gpu::pin_registers(copy);
+  return static_cast<int>(copy[0]);
+}
+
+template <class T>
+GPU_FN Work locate(const Params& p, const Piece& piece) {
+  const ItemPlace place = place_of_item(p, piece.item);
+  Work work{};
+  work.batch = attention::quotient(place.batch_head, p.heads_q);
+  work.head = place.batch_head - work.batch * p.heads_q.value;
+  work.kv_head = attention::quotient(work.head, p.group);
+  work.first_row = place.tile * T::kTileM;
+  const int tiles = tiles_seen<T>(p, place.tile);
+  const int end = piece.end_tile < tiles ? piece.end_tile : tiles;
+  work.first_tile = piece.first_tile;
+  work.tiles = end - piece.first_tile;
+  work.last_tile = end - 1;
+  if constexpr (T::kClusterBlocks > 1) {
+    const int rank = gpu::cluster_rank();
+    work.last_tile -= rank;
+    work.tiles = (work.tiles - rank + T::kClusterBlocks - 1) / T::kClusterBlocks;
+  }
+  return work;
+}
+
+/// A block's work at a step, from step 0 on.
+template <class T>
+struct NextWork {
+  int step = 0;
+  Piece piece;
+  Work work = {};
+
+  GPU_FN explicit NextWork(const Params& p) { find(p, 0); }
+  GPU_FN bool any() const { return piece.item != Piece::kNone; }
+  GPU_FN void find(const Params& p, int at_step) {
+    step = at_step;
+    piece = piece_of<T>(p, step);
+    if (any()) work = locate<T>(p, piece);
+  }
+};
+
+}  // namespace GPU_BACKEND
+
+}  // namespace fp8_sdpa::sm90

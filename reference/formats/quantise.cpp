@@ -1,0 +1,131 @@
+#include "reference/formats/quantise.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <span>
+
+#include "reference/formats/fp8.hpp"
+#include "reference/formats/parallel.hpp"
+
+namespace fp8_sdpa::reference {
+namespace {
+
+float finite_amax(std::span<const float> values) {
+  float amax = 0.0F;
+  for (const float value : values) {
+    if (std::isfinite(value)) amax = std::max(amax, std::fabs(value));
+  }
+  return amax;
+}
+
+/// finite_amax() of each of the tensor's heads.
+std::vector<float> amax_of_heads(const std::vector<float>& values, std::int64_t heads_total,
+                                 std::int64_t per_head) {
+  const auto size = static_cast<std::size_t>(per_head);
+  std::vector<float> amax(static_cast<std::size_t>(heads_total));
+  const auto look = [&](std::int64_t head) {
+    const auto at = static_cast<std::size_t>(head);
+    amax[at] = finite_amax(std::span(values).subspan(at * size, size));
+  };
+  if (std::ssize(values) > kParallelChunk) {
+    parallel_for(heads_total, look);
+  } else {
+    for (std::int64_t head = 0; head < heads_total; ++head) look(head);
+  }
+  return amax;
+}
+
+/// Calls use(head, first, last) for each head's part of the elements, on all cores.
+template <class Use>
+void for_each_part(std::int64_t size, std::size_t per_head, const Use& use) {
+  parallel_chunks(size, [&](std::int64_t first, std::int64_t last) {
+    for (auto begin = static_cast<std::size_t>(first); begin < static_cast<std::size_t>(last);) {
+      const std::size_t head = begin / per_head;
+      const std::size_t end = std::min(static_cast<std::size_t>(last), (head + 1) * per_head);
+      use(head, begin, end);
+      begin = end;
+    }
+  });
+}
+
+/// The codes of `values`, whose heads have the descales that are there.
+void encode(const std::vector<float>& values, std::int64_t per_head, QuantisedTensor& tensor) {
+  tensor.codes.resize(values.size());
+  std::atomic<std::int64_t> infinities{0};
+  for_each_part(std::ssize(values), static_cast<std::size_t>(per_head),
+                [&](std::size_t head, std::size_t first, std::size_t last) {
+                  const float descale = tensor.descales[head];
+                  std::int64_t found = 0;
+                  for (std::size_t i = first; i < last; ++i) {
+                    found += std::isinf(values[i]) ? 1 : 0;
+                    tensor.codes[i] = encode_fp8(values[i] / descale, tensor.dtype);
+                  }
+                  infinities += found;
+                });
+  tensor.saturated_infinities = infinities;
+}
+
+}  // namespace
+
+QuantisedTensor quantise(const std::vector<float>& values, std::int64_t heads_total,
+                         std::int64_t per_head, Dtype dtype) {
+  assert(static_cast<std::int64_t>(values.size()) == heads_total * per_head);
+  QuantisedTensor tensor;
+  tensor.dtype = dtype;
+  for (const float amax : amax_of_heads(values, heads_total, per_head)) {
+    // A tiny amax may underflow here; a zero descale would turn every code into a NaN.
+    const float quotient = amax / max_finite(dtype);
+    tensor.descales.push_back(quotient > 0.0F ? quotient : 1.0F);
+  }
+  encode(values, per_head, tensor);
+  return tensor;
+}
+
+QuantisedTensor quantise_with_one_scale(const std::vector<float>& values, std::int64_t heads_total,
+                                        std::int64_t per_head, Dtype dtype) {
+  assert(static_cast<std::int64_t>(values.size()) == heads_total * per_head);
+  QuantisedTensor tensor;
+  tensor.dtype = dtype;
+  const auto amax = amax_of_heads(values, heads_total, per_head);
+  const float quotient = *std::max_element(amax.begin(), amax.end()) / max_finite(dtype);
+  int exponent = 0;
+  // quotient = significand * 2^exponent with a significand of at least a half.
+  const float significand = std::frexp(quotient, &exponent);
+  const float descale = std::ldexp(1.0F, significand == 0.5F ? exponent - 1 : exponent);
+  tensor.descales.assign(static_cast<std::size_t>(heads_total), quotient > 0.0F ? descale : 1.0F);
+  encode(values, per_head, tensor);
+  return tensor;
+}
+
+std::vector<float> dequantise(const QuantisedTensor& tensor) {
+  const auto& table = decode_table(tensor.dtype);
+  std::vector<float> values(tensor.codes.size());
+  const std::size_t per_head =
+      tensor.descales.empty() ? 0 : tensor.codes.size() / tensor.descales.size();
+  for_each_part(std::ssize(values), per_head,
+                [&](std::size_t head, std::size_t first, std::size_t last) {
+                  const float descale = tensor.descales[head];
+                  for (std::size_t i = first; i < last; ++i) {
+                    values[i] = table[tensor.codes[i]] * descale;
+                  }
+                });
+  return values;
+}
+
+std::vector<float> saturate_infinities(const std::vector<float>& values,
+                                       const QuantisedTensor& tensor) {
+  if (tensor.saturated_infinities == 0) return values;
+  const std::vector<float> taken_for = dequantise(tensor);
+  std::vector<float> result = values;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (std::isinf(result[i])) result[i] = taken_for[i];
+  }
+  return result;
+}
+
+}  // namespace fp8_sdpa::reference

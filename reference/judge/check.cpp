@@ -1,0 +1,131 @@
+#include "reference/judge/check.hpp"
+
+#include <cstddef>
+#include <utility>
+
+#include "fp8_sdpa/forward.hpp"
+#include "reference/formats/half.hpp"
+#include "reference/judge/budget.hpp"
+#include "reference/judge/harness.hpp"
+
+namespace fp8_sdpa::reference {
+
+GateResult judge_rerun(const RunOutput& first, const RunOutput& second) {
+  std::int64_t count = 0;
+  std::size_t where = first.o.size();
+  for (std::size_t i = 0; i < first.o.size(); ++i) {
+    if (first.o[i] == second.o[i]) continue;
+    if (count++ == 0) where = i;
+  }
+  if (count == 0 && !(first == second)) {
+    return count_gate("rerun_equal", 1, "the LSE of two runs differs");
+  }
+  return count_gate(
+      "rerun_equal", count,
+      "O's bits differ between two runs, first at element " + std::to_string(where) + " of O");
+}
+
+std::string CaseResult::failure() const {
+  for (const GateResult& gate : gates) {
+    if (!gate.pass) return "gate " + gate.name + ": " + gate.detail;
+  }
+  return "";
+}
+
+namespace {
+
+Status serves_exactly(const Variant& variant, const Shape& shape, Dtype dtype, const Device& device,
+                      const CheckOptions& options) {
+  // supports() looks at addresses, never behind them: regions that cannot overlap will do.
+  constexpr std::uintptr_t kRegion = std::uintptr_t{1} << 44;
+  const auto at = [](std::uintptr_t region) { return reinterpret_cast<void*>(region * kRegion); };
+  const Extent q{shape.batch,    shape.heads_q,          shape.seq_q,
+                 shape.head_dim, options.sequence_major, 0};
+  const Extent kv{shape.batch,    shape.heads_kv,         shape.seq_kv,
+                  shape.head_dim, options.sequence_major, 0};
+  Problem problem;
+  problem.batch = shape.batch;
+  problem.heads_q = shape.heads_q;
+  problem.heads_kv = shape.heads_kv;
+  problem.seq_q = shape.seq_q;
+  problem.seq_kv = shape.seq_kv;
+  problem.head_dim = shape.head_dim;
+  problem.q = q.view(at(1), dtype);
+  problem.k = kv.view(at(2), dtype);
+  problem.v = value_view(value_extent(shape, options), options, at(3), dtype);
+  problem.o = q.view(at(4), options.output);
+  problem.lse = options.lse ? static_cast<float*>(at(5)) : nullptr;
+  const auto* floats = static_cast<const float*>(at(6));
+  problem.descales = {floats, floats, floats};
+  problem.softmax_scale = 1.0F;
+  problem.mask = shape.mask;
+  return variant.supports(problem, device);
+}
+
+}  // namespace
+
+CheckOptions what_it_gives(const Variant& variant, const Shape& shape, Dtype dtype,
+                           const Device& device, CheckOptions options) {
+  if (!options.lse || serves_exactly(variant, shape, dtype, device, options).ok()) return options;
+  CheckOptions without = options;
+  without.lse = false;
+  return serves_exactly(variant, shape, dtype, device, without).ok() ? without : options;
+}
+
+Status serves(const Variant& variant, const Shape& shape, Dtype dtype, const Device& device,
+              const CheckOptions& options) {
+  return serves_exactly(variant, shape, dtype, device,
+                        what_it_gives(variant, shape, dtype, device, options));
+}
+
+Result<CaseResult> check(const Variant& variant, const CaseData& data, const Device& device,
+                         const Tolerances& tolerances, const CheckOptions& asked) {
+  const CheckOptions options = what_it_gives(variant, data.shape, data.dtype, device, asked);
+  auto harness = Harness::make(data, device, options);
+  if (!harness.ok()) return harness.status();
+  const Result<Plan> planned = plan((*harness)->problem(), device, &variant, options.plan);
+  if (!planned.ok()) return planned.status();
+  const Result<RunOutput> output = (*harness)->run(*planned);
+  if (!output.ok()) return output.status();
+  CaseResult result = judge_run(variant, data, *output, tolerances, options);
+  if (options.rerun) {
+    const Result<RunOutput> again = (*harness)->run(*planned);
+    if (!again.ok()) return again.status();
+    result.gates.push_back(judge_rerun(*output, *again));
+  }
+  (*harness)->judge_memory(result.gates);
+  result.pass = true;
+  for (const GateResult& gate : result.gates) result.pass = result.pass && gate.pass;
+  return result;
+}
+
+CaseResult judge_run(const Variant& variant, const CaseData& data, const RunOutput& output,
+                     const Tolerances& tolerances, const CheckOptions& options) {
+  CaseResult result;
+  result.shape = data.shape.name;
+  result.seed = data.seed;
+  result.variant = variant.name;
+  result.output = output.o;
+  result.log_sum_exp = output.lse;
+  std::vector<float> o(result.output.size());
+  for (std::size_t i = 0; i < o.size(); ++i) o[i] = decode_16(result.output[i], options.output);
+  result.quantised = compare(o, data.reference_quantised.o, data.shape, tolerances.bad_threshold);
+  result.kernel = compare(o, data.reference_kernel.o, data.shape, tolerances.bad_threshold);
+
+  const JudgeContext context{data.dtype, variant.fp8_p, data.max_abs_v, data.score_bound,
+                             data.drawn};
+  if (!options.budgets_only) {
+    result.gates = judge(result.quantised, result.kernel, data.shape, tolerances, context);
+  }
+  const auto budget = budget_of(data, model_of(variant.fp8_p, options.output));
+  for (GateResult& gate : judge_budget(o, data.reference_kernel.o, data.shape, *budget)) {
+    result.gates.push_back(std::move(gate));
+  }
+  if (options.lse) {
+    result.gates.push_back(judge_lse(compare_lse(output.lse, data.reference_kernel.lse, data.shape),
+                                     data.shape, context));
+  }
+  return result;
+}
+
+}  // namespace fp8_sdpa::reference

@@ -1,0 +1,60 @@
+// One case: a variant on a shape, a seed and a device, judged by every gate. Tests and the runner
+// both call this.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/forward.hpp"
+#include "fp8_sdpa/variant.hpp"
+#include "reference/config/config.hpp"
+#include "reference/judge/gates.hpp"
+#include "reference/oracle/case.hpp"
+
+namespace fp8_sdpa::reference {
+
+/// How a case is run.
+struct CheckOptions {
+  Dtype output = Dtype::kHalf;
+  bool sequence_major = false;  ///< tensors laid out (B,S,H,D) in memory instead of (B,H,S,D)
+  bool transposed_v = false;    ///< V laid out (B,H,D,S), each row of keys padded to 16 bytes
+  bool padded = false;          ///< rows (and heads) with 16 elements of NaN between them
+  bool budgets_only = false;    ///< leave out the tolerances stated for the named shapes
+  bool lse = true;              ///< also ask for, and judge, the log-sum-exp
+  bool rerun = true;            ///< run twice and ask for equal bits
+  PlanOptions plan{};
+};
+
+struct CaseResult {
+  std::string shape;
+  std::uint64_t seed = 0;
+  std::string variant;
+  Metrics quantised;  ///< against the reference on unquantised inputs: includes FP8 rounding
+  Metrics kernel;     ///< against the reference on dequantised inputs: the kernel's own error
+  std::vector<GateResult> gates;
+  bool pass = false;
+  std::vector<std::uint16_t>
+      output;  ///< O's bits (half or bf16), (batch, heads_q, seq_q, head_dim) contiguous
+  std::vector<float> log_sum_exp;  ///< (batch, heads_q, seq_q), empty if not asked for
+  /// On failure one line: the gate, the worst element's index, got and want.
+  std::string failure() const;
+};
+
+/// Runs the variant with poisoned output and guard bands around every tensor, checks that inputs
+/// and guards are unchanged, and judges the output. A Status other than ok means that it could not
+/// be run at all.
+Result<CaseResult> check(const Variant& variant, const CaseData& data, const Device& device,
+                         const Tolerances& tolerances, const CheckOptions& options = {});
+
+/// The options without an LSE where the variant serves the problem but gives none: its output is
+/// judged all the same. check(), serves() and run_variant() ask for what a variant gives.
+CheckOptions what_it_gives(const Variant& variant, const Shape& shape, Dtype dtype,
+                           const Device& device, CheckOptions options);
+
+/// Whether the variant would serve check()'s problem for this shape; if not, why. Computes nothing.
+Status serves(const Variant& variant, const Shape& shape, Dtype dtype, const Device& device,
+              const CheckOptions& options = {});
+
+}  // namespace fp8_sdpa::reference

@@ -1,0 +1,15 @@
+// The inner loop of the model: a row times a matrix, in fp32.
+#pragma once
+
+#include <cstddef>
+
+#include "reference/oracle/vectors.hpp"
+
+namespace fp8_sdpa::reference {
+
+/// out[c] += sum over k < depth of row[k] * matrix[k * stride + c], c < columns, in the order of k,
+/// one product after the other: the same bits by any vectors.
+void add_products(const float* row, const float* matrix, std::size_t stride, std::size_t depth,
+                  std::size_t columns, float* out, Vectors vectors = widest_vectors());
+
+}  // namespace fp8_sdpa::reference

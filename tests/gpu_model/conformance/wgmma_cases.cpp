@@ -1,0 +1,171 @@
+// wgmma: exact on small integers, and bit-equal to the model of Hopper's tensor cores on others.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "gpu/host/executor/random.hpp"
+#include "tests/gpu_model/conformance/case_builder.hpp"
+#include "tests/gpu_model/conformance/expectations.hpp"
+
+namespace conformance {
+namespace {
+
+struct WgmmaCodes {
+  std::array<std::array<std::uint8_t, kWgmmaK>, kWgmmaM> a;
+  std::array<std::array<std::uint8_t, kWgmmaK>, kWgmmaMaxN> b;
+};
+
+template <class Draw>
+WgmmaCodes draw_codes(Draw draw) {
+  WgmmaCodes codes;
+  for (auto& row : codes.a) std::generate(row.begin(), row.end(), draw);
+  for (auto& row : codes.b) std::generate(row.begin(), row.end(), draw);
+  return codes;
+}
+
+/// The codes of a format as numbers. Computed once: a test program builds the cases whenever it
+/// starts.
+struct Codes {
+  std::array<double, 256> value;
+  /// That a factor brings into a product: a subnormal has that of the smallest normal.
+  std::array<int, 256> exponent;
+
+  explicit Codes(const Format& format) {
+    for (unsigned code = 0; code < 256; ++code) {
+      value[code] = decode(format, code);
+      exponent[code] = std::max(1 - format.bias(), std::ilogb(value[code]));
+    }
+  }
+};
+
+/// One step of one element.
+struct Step {
+  const std::uint8_t* a;
+  const Codes& codes_a;
+  const std::uint8_t* b;
+  const Codes& codes_b;
+  double c;
+
+  double product(int k) const { return codes_a.value[a[k]] * codes_b.value[b[k]]; }
+};
+
+/// c + the sum of the products, exactly.
+double exact_sum(const Step& step) {
+  double sum = step.c;
+  for (int k = 0; k < kWgmmaStep; ++k) sum += step.product(k);
+  return sum;
+}
+
+/// The same as Hopper's tensor cores add (Xie et al., MMA-Sim, arXiv 2511.10909): exact products,
+/// all addends truncated 13 bits below the largest exponent, the sum to 13 fractional bits.
+double hopper_sum(const Step& step) {
+  constexpr int kFractionBits = 13;
+  constexpr int kNone = -1000;
+  int largest = step.c == 0 ? kNone : std::ilogb(step.c);
+  for (int k = 0; k < kWgmmaStep; ++k) {
+    if (step.product(k) == 0) continue;
+    largest =
+        std::max(largest, step.codes_a.exponent[step.a[k]] + step.codes_b.exponent[step.b[k]]);
+  }
+  if (largest == kNone) return 0;
+  const double unit = std::ldexp(1.0, largest - kFractionBits);
+  double sum = std::trunc(step.c / unit);
+  for (int k = 0; k < kWgmmaStep; ++k) sum += std::trunc(step.product(k) / unit);
+  if (sum == 0) return 0;
+  const double kept = std::ldexp(1.0, std::ilogb(sum) - kFractionBits);
+  return std::trunc(sum / kept) * kept * unit;
+}
+
+/// What the kernels write: A B^T, each twice.
+class Products {
+ public:
+  using Sum = double (*)(const Step&);
+  Products(const WgmmaCodes& codes, Sum sum) : codes_(codes), sum_(sum) {}
+
+  std::vector<float> of_sizes() {
+    const auto all = product(kWgmmaMaxN, kWgmmaK, kE4M3, kE4M3);
+    for (const int n : kWgmmaSizesN) add(all, kWgmmaMaxN, n);
+    return std::move(result_);
+  }
+  std::vector<float> of_swizzles() {
+    for (const int columns : kWgmmaSwizzlesK) {
+      add(product(kWgmmaSwizzlesN, columns, kE4M3, kE4M3), kWgmmaSwizzlesN, kWgmmaSwizzlesN);
+    }
+    return std::move(result_);
+  }
+  std::vector<float> of_types() {
+    for (const Format* a : {&kE4M3, &kE5M2}) {
+      for (const Format* b : {&kE4M3, &kE5M2}) {
+        add(product(kWgmmaTypesN, kWgmmaK, *a, *b), kWgmmaTypesN, kWgmmaTypesN);
+      }
+    }
+    return std::move(result_);
+  }
+
+ private:
+  std::vector<float> product(int n, int columns, const Format& format_a,
+                             const Format& format_b) const {
+    const Codes codes_a(format_a);
+    const Codes codes_b(format_b);
+    std::vector<float> all;
+    for (const auto& row : codes_.a) {
+      for (int col = 0; col < n; ++col) {
+        double sum = 0;
+        for (int k = 0; k < columns; k += kWgmmaStep) {
+          sum = sum_({&row[k], codes_a, &codes_.b[col][k], codes_b, sum});
+        }
+        all.push_back(static_cast<float>(sum));
+      }
+    }
+    return all;
+  }
+
+  /// The first n of a product's columns, twice.
+  void add(const std::vector<float>& all, int columns, int n) {
+    for (int twice = 0; twice < 2; ++twice) {
+      for (int row = 0; row < kWgmmaM; ++row) {
+        const auto first = all.begin() + row * columns;
+        result_.insert(result_.end(), first, first + n);
+      }
+    }
+  }
+
+  const WgmmaCodes& codes_;
+  Sum sum_;
+  std::vector<float> result_;
+};
+
+}  // namespace
+
+void add_wgmma_cases(std::vector<Case>& all) {
+  gpu::host::Random random(31);
+  const std::size_t first = all.size();
+  // E4M3 0, 1, 1.5, 2, -1, -2; E5M2 0, 0.5, 1, 2, -0.5, -2. Sums over 128 columns are exact.
+  constexpr std::array<std::uint8_t, 6> kPlain = {0x00, 0x38, 0x3c, 0x40, 0xb8, 0xc0};
+  const std::vector<WgmmaCodes> plain = {
+      draw_codes([&] { return kPlain[random.below(kPlain.size())]; })};
+  // Every finite code of both formats.
+  const std::vector<WgmmaCodes> wide = {draw_codes(
+      [&] { return static_cast<std::uint8_t>(random.below(0x7c) | random.below(2) << 7); })};
+  const auto exact = [&] { return Products(plain[0], exact_sum); };
+  const auto modelled = [&] { return Products(wide[0], hopper_sum); };
+  all.push_back(
+      make_case("wgmma_sizes_exact", Primitive::kWgmmaSizes, plain, exact().of_sizes(), 0));
+  all.push_back(
+      make_case("wgmma_sizes_wide", Primitive::kWgmmaSizes, wide, modelled().of_sizes(), 0));
+  all.push_back(make_case("wgmma_swizzles_exact", Primitive::kWgmmaSwizzles, plain,
+                          exact().of_swizzles(), 0));
+  all.push_back(
+      make_case("wgmma_types_exact", Primitive::kWgmmaTypes, plain, exact().of_types(), 0));
+  all.push_back(
+      make_case("wgmma_types_wide", Primitive::kWgmmaTypes, wide, modelled().of_types(), 0));
+  for (std::size_t i = first; i < all.size(); ++i) {
+    all[i].min_sm_version = 90;
+    all[i].only_sm_90a = true;
+  }
+}
+
+}  // namespace conformance

@@ -1,0 +1,299 @@
+// The public API without a kernel: the table, toggles, supports() and its reasons. Nothing here is
+// launched.
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <limits>
+#include <set>
+
+#include "fp8_sdpa/forward.hpp"
+#include "fp8_sdpa/variant.hpp"
+
+namespace fp8_sdpa {
+namespace {
+
+alignas(16) std::uint8_t g_q[4096], g_k[4096], g_v[4096];
+alignas(16) std::uint16_t g_o[4096];
+float g_lse[64];
+const float g_scales[2] = {1.0F, 1.0F};
+
+// A valid problem: batch 1, 2 heads, 32 queries and keys, head_dim 64.
+Problem valid_problem() {
+  Problem p;
+  p.batch = 1;
+  p.heads_q = p.heads_kv = 2;
+  p.seq_q = p.seq_kv = 32;
+  p.head_dim = 64;
+  p.q = {g_q, Dtype::kE4M3, 4096, 2048, 64, 1};
+  p.k = {g_k, Dtype::kE4M3, 4096, 2048, 64, 1};
+  p.v = {g_v, Dtype::kE4M3, 4096, 2048, 64, 1};
+  p.o = {g_o, Dtype::kHalf, 4096, 2048, 64, 1};
+  p.lse = g_lse;
+  p.descales = {g_scales, g_scales, g_scales};
+  p.softmax_scale = 0.125F;
+  return p;
+}
+
+TEST(VariantTable, NamesAreStemsAndUnique) {
+  std::set<std::string_view> names;
+  for (const Variant& variant : variants()) {
+    EXPECT_TRUE(names.insert(variant.name).second) << variant.name << " stands twice";
+    for (const char c : variant.name) {
+      EXPECT_TRUE(std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_') << variant.name;
+    }
+    EXPECT_FALSE(variant.summary.empty()) << variant.name;
+  }
+  EXPECT_FALSE(names.empty());
+}
+
+TEST(VariantTable, StageCNamesSayTheToggles) {
+  for (const Variant& variant : variants()) {
+    if (variant.family != Family::kStageC) continue;
+    EXPECT_EQ(variant.name, stage_c_name(variant.toggles));
+    EXPECT_TRUE(check_toggles(variant.toggles).ok()) << variant.name;
+  }
+}
+
+// 64 KiB for the ladder; the Hopper kernels state limits of their own, what a block
+// of sm_90 may opt in to.
+TEST(VariantTable, ResourcesAreWithinTheLimitsOfTheFamily) {
+  for (const Variant& variant : variants()) {
+    const std::size_t limit = (variant.family == Family::kSm90 ? 227U : 64U) * 1024U;
+    EXPECT_GT(variant.resources.shared_bytes, 0U) << variant.name;
+    EXPECT_EQ(variant.resources.threads % 32, 0) << variant.name;
+    EXPECT_LE(variant.resources.shared_bytes, limit) << variant.name;
+  }
+}
+
+TEST(VariantTable, UnknownNameListsTheNearest) {
+  const auto found = find_variant("stage_c_cp_asinc");
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(found.status().message().rfind("unknown variant 'stage_c_cp_asinc'; nearest: "
+                                           "stage_c_cp_async",
+                                           0),
+            0U)
+      << found.status().message();
+}
+
+TEST(Toggles, IllegalCombinationsAreDeclinedWithTheReason) {
+  EXPECT_NE(check_toggles({.vec_pv = true, .wmma_pv = true}).message().find("exclude each other"),
+            std::string::npos);
+  EXPECT_NE(check_toggles({.warp_spec = true}).message().find("needs USE_CP_ASYNC"),
+            std::string::npos);
+}
+
+TEST(Toggles, ThirtySixCombinationsAreLegal) {
+  int legal = 0;
+  constexpr int kCombinations = 64;
+  for (int bits = 0; bits < kCombinations; ++bits) {
+    const Toggles toggles{(bits & 1) != 0, (bits & 2) != 0,  (bits & 4) != 0,
+                          (bits & 8) != 0, (bits & 16) != 0, (bits & 32) != 0};
+    if (check_toggles(toggles).ok()) ++legal;
+  }
+  EXPECT_EQ(legal, 36);
+}
+
+TEST(VariantTable, EveryLegalCombinationIsAVariant) {
+  int stage_c = 0;
+  for (const Variant& variant : variants()) stage_c += variant.family == Family::kStageC ? 1 : 0;
+  EXPECT_EQ(stage_c, 36);  // names are unique and say the toggles, which are legal
+}
+
+// Toggles that someone chose pick the variant; else problem and device do (choose_test.cpp).
+TEST(Plan, ValidProblemIsPlannedAsTheBuildWasConfigured) {
+  const auto made = plan(valid_problem(), host_executor());
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(made->variant().name,
+            toggles_chosen() ? stage_c_name(configured_toggles()) : "sm80_mma");
+  EXPECT_EQ(made->workspace_bytes(), 0U);
+}
+
+TEST(Plan, NoScaleMeansOneOverTheRootOfTheHeadDim) {
+  Problem problem = valid_problem();
+  problem.softmax_scale = 0.0F;
+  const auto made = plan(problem, host_executor());
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(made->problem().softmax_scale, 0.125F);
+}
+
+struct BadProblem {
+  const char* name;
+  void (*spoil)(Problem&);
+  StatusCode code;
+  const char* reason;  // how the message begins
+};
+
+void PrintTo(const BadProblem& bad, std::ostream* os) {
+  *os << bad.name;
+}
+
+bool declines_head_dim(const Variant& variant, const Status& status) {
+  return variant.family == Family::kSm90 &&
+         status.message().starts_with(std::string(variant.name) + " serves head_dim ");
+}
+
+class BadProblems : public testing::TestWithParam<BadProblem> {};
+
+TEST_P(BadProblems, AreDeclinedWithTheReason) {
+  Problem problem = valid_problem();
+  GetParam().spoil(problem);
+  for (const Variant& variant : variants()) {
+    const Status status = variant.supports(problem, host_executor());
+    EXPECT_EQ(status.code(), GetParam().code) << variant.name << ": " << status.message();
+    // What a family does not serve is declined in its name.
+    const bool by_family = GetParam().code == StatusCode::kUnsupported;
+    const std::string who =
+        variant.family == Family::kStageC ? "stage_c " : std::string(variant.name) + " ";
+    if (by_family && declines_head_dim(variant, status)) continue;  // said first
+    const std::string reason = (by_family ? who : "") + GetParam().reason;
+    EXPECT_EQ(status.message().rfind(reason, 0), 0U) << status.message();
+  }
+  EXPECT_FALSE(plan(problem, host_executor()).ok());
+}
+
+constexpr auto kInvalid = StatusCode::kInvalidArgument;
+constexpr auto kUnsupported = StatusCode::kUnsupported;
+
+INSTANTIATE_TEST_SUITE_P(
+    Api, BadProblems,
+    testing::Values(
+        BadProblem{"BatchZero", [](Problem& p) { p.batch = 0; }, kInvalid,
+                   "batch is 0; it must be at least 1"},
+        BadProblem{"NegativeHeads", [](Problem& p) { p.heads_q = -2; }, kInvalid,
+                   "heads_q is -2; it must be at least 1"},
+        BadProblem{"HeadsNotAMultiple", [](Problem& p) { p.heads_kv = 3; }, kInvalid,
+                   "heads_q is 2; it must be a multiple of heads_kv, 3"},
+        BadProblem{"NoKeys", [](Problem& p) { p.seq_kv = 0; }, kInvalid,
+                   "seq_kv is 0; it must be at least 1"},
+        BadProblem{"NegativeQueries", [](Problem& p) { p.seq_q = -1; }, kInvalid,
+                   "seq_q is -1; it must be at least 1"},
+        BadProblem{"HeadDimTooLarge", [](Problem& p) { p.head_dim = 512; }, kInvalid,
+                   "head_dim is 512; at most 256 is served"},
+        BadProblem{"ScaleNegative", [](Problem& p) { p.softmax_scale = -1.0F; }, kInvalid,
+                   "softmax_scale is -1.000000; it must be positive and finite, or 0 for"},
+        BadProblem{"ScaleNan",
+                   [](Problem& p) { p.softmax_scale = std::numeric_limits<float>::quiet_NaN(); },
+                   kInvalid, "softmax_scale is nan; it must be positive and finite"},
+        BadProblem{"QNull", [](Problem& p) { p.q.data = nullptr; }, kInvalid, "q.data is null"},
+        BadProblem{"KMisaligned", [](Problem& p) { p.k.data = g_k + 8; }, kInvalid,
+                   "k.data is not aligned to 16 bytes"},
+        BadProblem{"VIsHalf", [](Problem& p) { p.v.dtype = Dtype::kHalf; }, kInvalid,
+                   "v.dtype is half; it must be e4m3 or e5m2"},
+        BadProblem{"OutputIsFp8", [](Problem& p) { p.o.dtype = Dtype::kE4M3; }, kInvalid,
+                   "o.dtype is e4m3; it must be half or bf16"},
+        BadProblem{"UnknownDtype", [](Problem& p) { p.q.dtype = static_cast<Dtype>(9); }, kInvalid,
+                   "q.dtype is unknown; it must be e4m3 or e5m2"},
+        BadProblem{"DimNotContiguous", [](Problem& p) { p.q.stride_dim = 2; }, kInvalid,
+                   "q.stride_dim is 2; head_dim must be contiguous"},
+        BadProblem{"StrideNotAMultiple", [](Problem& p) { p.k.stride_seq = 72; }, kInvalid,
+                   "k.stride_seq is 72 elements; it must be a non-negative multiple of 16 bytes"},
+        BadProblem{"StrideNegative", [](Problem& p) { p.v.stride_head = -2048; }, kInvalid,
+                   "v.stride_head is -2048 elements; it must be a non-negative multiple"},
+        BadProblem{"StrideHuge", [](Problem& p) { p.v.stride_seq = std::int64_t{1} << 60; },
+                   kInvalid, "v.stride_seq is 1152921504606846976 elements; the tensor's extent"},
+        BadProblem{"OutputRowsOverlap", [](Problem& p) { p.o.stride_seq = 32; }, kInvalid,
+                   "o.stride_seq is 32; output rows would overlap (at least 64 is needed)"},
+        BadProblem{"OutputIsInput", [](Problem& p) { p.o.data = g_q; }, kInvalid,
+                   "o overlaps q; the output needs memory of its own"},
+        BadProblem{"LseIsOutput", [](Problem& p) { p.lse = reinterpret_cast<float*>(g_o); },
+                   kInvalid, "lse overlaps o; it needs memory of its own"},
+        BadProblem{"NoDescale", [](Problem& p) { p.descales.k = nullptr; }, kInvalid,
+                   "descales.k is null"},
+        BadProblem{"UnknownMask", [](Problem& p) { p.mask = static_cast<Mask>(7); }, kInvalid,
+                   "mask is 7; it must be none or causal"},
+        BadProblem{"MixedFormats", [](Problem& p) { p.v.dtype = Dtype::kE5M2; }, kUnsupported,
+                   "serves one FP8 format for q, k and v"}),
+    [](const testing::TestParamInfo<BadProblem>& info) { return std::string(info.param.name); });
+
+struct FamilyLimit {
+  const char* name;
+  void (*change)(Problem&);
+  bool sm90;           // served by the sm90 family, by every variant of it that has the head dim
+  const char* reason;  // of those that do not serve it
+};
+
+void PrintTo(const FamilyLimit& limit, std::ostream* os) {
+  *os << limit.name;
+}
+
+void head_dim_128(Problem& p) {
+  p.head_dim = 128;
+  p.heads_q = p.heads_kv = 1;
+  p.q.stride_seq = p.k.stride_seq = p.v.stride_seq = p.o.stride_seq = 128;
+}
+
+class FamilyLimits : public testing::TestWithParam<FamilyLimit> {};
+
+TEST_P(FamilyLimits, AreServedByOneSideAndDeclinedByTheOtherWithTheReason) {
+  Problem problem = valid_problem();
+  GetParam().change(problem);
+  int served = 0;
+  for (const Variant& variant : variants()) {
+    const bool is_sm90 = variant.family == Family::kSm90;
+    const Status status = variant.supports(problem, host_executor());
+    if (is_sm90 == GetParam().sm90) {
+      served += status.ok() ? 1 : 0;
+      const bool other_head_dim =
+          is_sm90 && status.message().starts_with(std::string(variant.name) + " serves head_dim ");
+      const bool no_lse = is_sm90 && status.message().find(" gives no LSE: ") != std::string::npos;
+      EXPECT_TRUE(status.ok() || other_head_dim || no_lse) << status.message();
+    } else {
+      EXPECT_EQ(status.code(), StatusCode::kUnsupported) << variant.name;
+      const std::string who =
+          variant.family == Family::kStageC ? "stage_c" : std::string(variant.name);
+      if (is_sm90 && declines_head_dim(variant, status)) continue;  // said first
+      const std::string reason = who + " " + GetParam().reason;
+      EXPECT_EQ(status.message().rfind(reason, 0), 0U) << status.message();
+    }
+  }
+  EXPECT_GT(served, 0);
+  const auto made = plan(problem, host_executor());
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(made->variant().family == Family::kSm90, GetParam().sm90) << made->variant().name;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Api, FamilyLimits,
+    testing::Values(
+        FamilyLimit{"HeadDim128", head_dim_128, true, "serves head_dim 64, not 128"},
+        FamilyLimit{"Causal", [](Problem& p) { p.mask = Mask::kCausal; }, true,
+                    "serves no mask, not causal"},
+        FamilyLimit{"GroupedHeads", [](Problem& p) { p.heads_kv = 1; }, true,
+                    "serves heads_q == heads_kv, not 2 and 1"},
+        FamilyLimit{"TransposedV",
+                    [](Problem& p) {
+                      p.v.stride_seq = 1;
+                      p.v.stride_dim = 32;
+                    },
+                    true, "serves a row-major v (stride_dim 1), not stride_dim 32"},
+        FamilyLimit{"E5M2", [](Problem& p) { p.q.dtype = p.k.dtype = p.v.dtype = Dtype::kE5M2; },
+                    false, "serves e4m3, not e5m2"}),
+    [](const testing::TestParamInfo<FamilyLimit>& info) { return std::string(info.param.name); });
+
+TEST(Supports, Sm90VariantsNameTheHeadDimsThatTheyServe) {
+  Problem problem = valid_problem();
+  problem.head_dim = 32;
+  for (const Variant& variant : variants()) {
+    if (variant.family != Family::kSm90) continue;
+    const Status status = variant.supports(problem, host_executor());
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported) << variant.name;
+    EXPECT_TRUE(status.message().starts_with(std::string(variant.name) + " serves head_dim "))
+        << status.message();
+    EXPECT_TRUE(status.message().ends_with(", not 32")) << status.message();
+  }
+}
+
+TEST(Supports, OldDeviceIsDeclined) {
+  Device turing = host_executor();
+  turing.backend = Backend::kDevice;
+  turing.sm_version = 75;
+  turing.name = "an sm_75 device";
+  for (const Variant& variant : variants()) {
+    const Status status = variant.supports(valid_problem(), turing);
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported) << status.message();
+  }
+}
+
+}  // namespace
+}  // namespace fp8_sdpa

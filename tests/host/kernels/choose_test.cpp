@@ -1,0 +1,244 @@
+// Which variant plan() takes: by the toggles, else by problem and device.
+#include "dispatch/choose.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dispatch/variant_impl.hpp"
+
+namespace fp8_sdpa::detail {
+namespace {
+
+const float g_scales[1] = {1.0F};
+
+struct Sizes {
+  int batch, heads;
+  std::int64_t seq;
+  int head_dim;
+};
+
+// Nothing is launched or read: no memory stands behind a problem.
+Problem problem_of(const Sizes& sizes, Mask mask = Mask::kNone, Dtype dtype = Dtype::kE4M3) {
+  const auto tensor = [&](void* data, Dtype type) {
+    const std::int64_t head = sizes.seq * sizes.head_dim;
+    return Tensor{data, type, sizes.heads * head, head, sizes.head_dim, 1};
+  };
+  Problem p;
+  p.batch = sizes.batch;
+  p.heads_q = p.heads_kv = sizes.heads;
+  p.seq_q = p.seq_kv = sizes.seq;
+  p.head_dim = sizes.head_dim;
+  // Addresses that far apart overlap with nothing.
+  constexpr std::uintptr_t kApart = std::uintptr_t{1} << 40;
+  p.q = tensor(reinterpret_cast<void*>(kApart), dtype);
+  p.k = tensor(reinterpret_cast<void*>(2 * kApart), dtype);
+  p.v = tensor(reinterpret_cast<void*>(3 * kApart), dtype);
+  p.o = tensor(reinterpret_cast<void*>(4 * kApart), Dtype::kHalf);
+  p.descales = {g_scales, g_scales, g_scales};
+  p.softmax_scale = 0.125F;
+  p.mask = mask;
+  return p;
+}
+
+Device device_like(int sm_version) {
+  Device device = host_executor();
+  device.sm_version = sm_version;
+  return device;
+}
+
+const Variant* chosen(const Problem& problem, int sm_version = 90) {
+  const auto variant = choose(problem, device_like(sm_version), /*toggles_chosen=*/false);
+  EXPECT_TRUE(variant.ok()) << variant.status().message();
+  return variant.ok() ? *variant : nullptr;
+}
+
+TEST(Choose, OnHopperTheFastestPredictedIsTaken) {
+  const Sizes small{1, 1, 32, 64};
+  const Sizes mission{1, 8, 512, 64};
+  EXPECT_EQ(chosen(problem_of(small))->name, "sm80_mma");
+  EXPECT_EQ(chosen(problem_of(mission))->name, "sm80_mma");
+  for (const Sizes& sizes : {Sizes{1, 8, 2048, 64}, Sizes{2, 8, 2048, 64}, Sizes{4, 16, 4096, 64},
+                             Sizes{1, 16, 16384, 64}}) {
+    EXPECT_EQ(chosen(problem_of(sizes))->family, Family::kSm90) << sizes.seq;
+  }
+}
+
+TEST(Choose, WhatOneFamilyAloneServesGoesThere) {
+  for (const std::int64_t seq : {1, 32, 512, 8192}) {
+    for (const int head_dim : {128, 256}) {
+      EXPECT_EQ(chosen(problem_of({1, 2, seq, head_dim}))->family, Family::kSm90);
+    }
+    EXPECT_EQ(chosen(problem_of({1, 2, seq, 64}, Mask::kCausal))->family, Family::kSm90);
+    EXPECT_EQ(chosen(problem_of({1, 2, seq, 64}, Mask::kNone, Dtype::kE5M2))->name, "sm80_mma");
+  }
+}
+
+// Few query rows leave multiprocessors idle unless keys are split: over the warpgroups of blocks
+// with few rows.
+TEST(Choose, AmongHopperKernelsItemsShouldFillTheDevice) {
+  const Problem few = problem_of({1, 8, 2048, 64}, Mask::kCausal);
+  const Variant* variant = chosen(few);
+  constexpr int kMultiprocessors = 132;
+  for (const Variant& other : variants()) {
+    if (other.impl->predicted_us == nullptr || other.family != Family::kSm90 ||
+        !other.supports(few, device_like(90)).ok()) {
+      continue;
+    }
+    EXPECT_LE(variant->impl->predicted_us(few, kMultiprocessors, {}),
+              other.impl->predicted_us(few, kMultiprocessors, {}))
+        << other.name;
+  }
+  EXPECT_LE(variant->resources.tile_m, 128) << variant->name;
+}
+
+// The fastest give no LSE: they are for those who ask for none.
+TEST(Choose, AnLseIsNotGivenUpForSpeed) {
+  struct Fastest {
+    int head_dim;
+    std::vector<std::string> without_lse;  // one of the first two is the fastest
+  };
+  const std::vector<Fastest> cases = {
+      {64,
+       {"sm90_serial_ones", "sm90_prepared", "sm90_once", "sm90_turns_ones", "sm90_split2_ones",
+        "sm90_cluster"}},
+      {128, {"sm90_turns_ones", "sm90_turns_ones"}},
+      {256, {"sm90_once", "sm90_once", "sm90_prepared", "sm90_serial_ones"}}};
+  for (const Fastest& fastest : cases) {
+    for (const std::int64_t seq : {4096, 16384}) {
+      Problem problem = problem_of({1, 16, seq, fastest.head_dim});
+      const std::string_view name = chosen(problem)->name;
+      EXPECT_TRUE(name == fastest.without_lse[0] || name == fastest.without_lse[1]) << name;
+      std::vector<float> lse(16 * 16384);
+      problem.lse = lse.data();
+      EXPECT_EQ(chosen(problem)->family, Family::kSm90);
+      for (const std::string& name : fastest.without_lse) {
+        const Status status = (*find_variant(name))->supports(problem, device_like(90));
+        EXPECT_EQ(status.message(), name + " gives no LSE: its row sums are of rounded weights");
+      }
+    }
+  }
+}
+
+// Turning V for all takes a while: it pays where many blocks want the same keys.
+TEST(Choose, VIsTurnedForAllForLongSequencesAlone) {
+  EXPECT_EQ(chosen(problem_of({1, 8, 16384, 256}))->name, "sm90_once");
+  EXPECT_EQ(chosen(problem_of({8, 8, 256, 256}))->name, "sm90_serial_ones");
+  EXPECT_EQ(chosen(problem_of({4, 8, 4096, 256}, Mask::kCausal))->name, "sm90_once");
+  EXPECT_EQ(chosen(problem_of({8, 8, 2048, 256}, Mask::kCausal))->name, "sm90_serial_ones");
+}
+
+// V turned before lies in a workspace.
+TEST(Choose, NobodyTurnsVWithoutAWorkspace) {
+  const Problem problem = problem_of({1, 8, 16384, 256});
+  const auto without =
+      choose(problem, device_like(90), /*toggles_chosen=*/false, {.no_workspace = true});
+  ASSERT_TRUE(without.ok()) << without.status().message();
+  EXPECT_EQ((*without)->name, "sm90_serial_ones");
+}
+
+// Variants differ in their bits: a choice by the whole batch would be seen in a row's.
+TEST(Choose, BatchInvariantRowsHaveOneVariant) {
+  const PlanOptions invariant{.batch_invariant = true};
+  int changes = 0;
+  for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
+    for (const int head_dim : {64, 128, 256}) {
+      for (const std::int64_t seq : {32, 512, 2048, 16384}) {
+        const auto alone = problem_of({1, 8, seq, head_dim}, mask);
+        const auto expected = choose(alone, device_like(90), /*toggles_chosen=*/false, invariant);
+        ASSERT_TRUE(expected.ok()) << expected.status().message();
+        for (const int batch : {2, 3, 16, 200}) {
+          const auto many = problem_of({batch, 8, seq, head_dim}, mask);
+          const auto variant = choose(many, device_like(90), /*toggles_chosen=*/false, invariant);
+          ASSERT_TRUE(variant.ok()) << variant.status().message();
+          EXPECT_EQ((*variant)->name, (*expected)->name)
+              << batch << " x " << seq << " x " << head_dim;
+          if (chosen(many) != chosen(alone)) ++changes;
+        }
+      }
+    }
+  }
+  EXPECT_GT(changes, 0) << "no batch makes a difference: nothing is asked";
+}
+
+// Blocks that may not share rows leave multiprocessors idle, which the choice must know.
+TEST(Choose, PredictionsKnowThatRowsAreNotShared) {
+  const Problem problem = problem_of({1, 13, 4096, 128});
+  const Variant& variant = **find_variant("sm90_turns_ones");
+  constexpr int kMultiprocessors = 132;
+  const double shared = variant.impl->predicted_us(problem, kMultiprocessors, {});
+  EXPECT_GT(variant.impl->predicted_us(problem, kMultiprocessors, {.no_workspace = true}), shared);
+  EXPECT_EQ(variant.impl->predicted_us(problem, kMultiprocessors, {.batch_invariant = true}),
+            variant.impl->predicted_us(problem, kMultiprocessors, {.no_workspace = true}));
+}
+
+struct Measured {
+  Sizes sizes;
+  Family family;
+  double us;  // the family's best, inside a CUDA graph on an H200
+};
+
+TEST(Choose, PredictionsAreNearWhatWasMeasured) {
+  constexpr double kWithin = 0.25;
+  constexpr int kMultiprocessors = 132;
+  for (const Measured& measured :
+       {Measured{{1, 1, 32, 64}, Family::kSm80, 2.6}, Measured{{1, 8, 512, 64}, Family::kSm80, 5.9},
+        Measured{{1, 8, 2048, 64}, Family::kSm80, 44.0},
+        Measured{{1, 1, 32, 64}, Family::kSm90, 4.5}, Measured{{1, 8, 512, 64}, Family::kSm90, 7.7},
+        Measured{{1, 8, 2048, 64}, Family::kSm90, 19.6}}) {
+    const Problem problem = problem_of(measured.sizes);
+    double best = 0.0;
+    for (const Variant& variant : variants()) {
+      if (variant.impl->predicted_us == nullptr || variant.family != measured.family ||
+          !variant.supports(problem, device_like(90)).ok()) {
+        continue;
+      }
+      const double us = variant.impl->predicted_us(problem, kMultiprocessors, {});
+      best = best == 0.0 ? us : std::min(best, us);
+    }
+    EXPECT_NEAR(best, measured.us, kWithin * measured.us) << measured.sizes.seq;
+  }
+}
+
+TEST(Choose, OnOtherDevicesSm80IsTakenWhereItServes) {
+  for (const int sm_version : {80, 86, 89, 100}) {
+    for (const std::int64_t seq : {32, 4096}) {
+      EXPECT_EQ(chosen(problem_of({1, 8, seq, 64}), sm_version)->name, "sm80_mma");
+    }
+  }
+}
+
+TEST(Choose, TogglesThatSomeoneChoseComeFirst) {
+  const Problem problem = problem_of({1, 8, 2048, 64});
+  const auto variant = choose(problem, device_like(90), /*toggles_chosen=*/true);
+  ASSERT_TRUE(variant.ok());
+  EXPECT_EQ((*variant)->name, stage_c_name(configured_toggles()));
+  // What they do not serve is chosen for as if nobody had.
+  const Problem causal = problem_of({1, 8, 2048, 64}, Mask::kCausal);
+  const auto other = choose(causal, device_like(90), /*toggles_chosen=*/true);
+  ASSERT_TRUE(other.ok());
+  EXPECT_EQ(*other, chosen(causal));
+}
+
+TEST(Choose, NobodyServesIsSaidWithTheFirstReason) {
+  const Problem problem = problem_of({1, 2, 64, 32});
+  for (const bool toggles : {false, true}) {
+    const auto variant = choose(problem, device_like(90), toggles);
+    ASSERT_FALSE(variant.ok());
+    EXPECT_EQ(variant.status().code(), StatusCode::kUnsupported);
+    EXPECT_EQ(variant.status().message(),
+              "no variant serves this problem: stage_c serves head_dim 64, not 32");
+  }
+  Problem invalid = problem;
+  invalid.batch = 0;
+  const auto variant = choose(invalid, device_like(90), false);
+  EXPECT_EQ(variant.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(variant.status().message(), "batch is 0; it must be at least 1");
+}
+
+}  // namespace
+}  // namespace fp8_sdpa::detail

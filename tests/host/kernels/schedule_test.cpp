@@ -1,0 +1,124 @@
+// Who does what: every KV tile of every item once, parts numbered as the merge reads them.
+#include "sm90/work/schedule.hpp"
+
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <random>
+#include <vector>
+
+#include "attention/divisor.hpp"
+
+namespace fp8_sdpa::sm90 {
+namespace {
+
+struct Deal {
+  int items, blocks;
+  std::vector<int> tiles;
+  PieceCosts costs;
+
+  Makespan make() const {
+    return make_schedule(
+        items, blocks, [this](int i) { return tiles[static_cast<std::size_t>(i)]; }, costs);
+  }
+};
+
+/// What the kernel's blocks do with a schedule: tiles done of each item, and parts of the cut ones.
+struct Done {
+  std::vector<int> tiles, parts;
+};
+
+Done carry_out(const Deal& deal, const Schedule& schedule) {
+  Done done{std::vector<int>(deal.tiles.size(), 0), std::vector<int>(deal.tiles.size(), 0)};
+  for (int block = 0; block < deal.blocks; ++block) {
+    for (int round = 0; round < schedule.rounds; ++round) {
+      const int item = item_of_round(round, block, deal.blocks);
+      if (item < deal.items) done.tiles[static_cast<std::size_t>(item)] += deal.tiles[item];
+    }
+    const TailPlace& from = schedule.tail[block];
+    const TailPlace& to = schedule.tail[block + 1];
+    for (int nth = from.item; nth <= to.item && nth < schedule.tail_items; ++nth) {
+      const auto item = static_cast<std::size_t>(schedule.rounds * deal.blocks + nth);
+      const int first = nth == from.item ? from.tile : 0;
+      const int end = nth == to.item ? to.tile : deal.tiles[item];
+      if (first >= end) continue;
+      EXPECT_EQ(done.tiles[item], first) << "parts come in the order of their keys";
+      done.tiles[item] += end - first;
+      const int parts = schedule.first_part[nth + 1] - schedule.first_part[nth];
+      if (parts == 0) {
+        EXPECT_TRUE(first == 0 && end == deal.tiles[item]) << "an item that is not cut";
+        continue;
+      }
+      EXPECT_EQ(done.parts[item], nth == from.item ? from.part : 0);
+      ++done.parts[item];
+    }
+  }
+  return done;
+}
+
+TEST(Schedule, EveryTileIsDoneOnceAndPartsAreCounted) {
+  std::mt19937 random(1);
+  int with_tail = 0;
+  for (int trial = 0; trial < 400; ++trial) {
+    Deal deal;
+    deal.blocks = 1 + static_cast<int>(random() % kMaxTailBlocks);
+    deal.items = 1 + static_cast<int>(random() % (trial % 2 == 0 ? 40 : 700));
+    const int most = 1 + static_cast<int>(random() % 200);
+    for (int i = 0; i < deal.items; ++i)
+      deal.tiles.push_back(1 + static_cast<int>(random() % most));
+    if (trial % 3 != 0) deal.costs = {1.5, 0.6};
+    const Makespan made = deal.make();
+    const Done done = carry_out(deal, made.schedule);
+    EXPECT_EQ(done.tiles, deal.tiles) << "trial " << trial;
+    if (made.schedule.tail_items == 0) continue;
+    ++with_tail;
+    const auto first = static_cast<std::size_t>(made.schedule.rounds * deal.blocks);
+    for (int nth = 0; nth < made.schedule.tail_items; ++nth) {
+      EXPECT_EQ(done.parts[first + static_cast<std::size_t>(nth)],
+                made.schedule.first_part[nth + 1] - made.schedule.first_part[nth]);
+    }
+  }
+  EXPECT_GT(with_tail, 100);
+}
+
+// 1,376 items are 10.42 rounds of 132 blocks; whole, they take 11.
+TEST(Schedule, ATailTakesAboutItsShareOfARound) {
+  const Deal deal{1376, 132, std::vector<int>(1376, 128), {1.0, 0.5}};
+  const Makespan whole = make_whole_schedule(
+      1376, 132, [](int) { return 128; }, deal.costs);
+  EXPECT_EQ(whole.tiles, 11 * 129.0);
+  EXPECT_EQ(whole.schedule.parts(), 0);
+  const Makespan made = deal.make();
+  EXPECT_EQ(made.schedule.rounds, 10);
+  EXPECT_EQ(made.schedule.tail_items, 56);
+  EXPECT_GE(made.tiles, 1376 * 129.0 / 132);
+  EXPECT_LT(made.tiles, 1376 * 129.0 / 132 + 6);
+}
+
+TEST(Schedule, WhatCannotBeCutStaysWhole) {
+  for (const Deal& deal : {Deal{264, 132, std::vector<int>(264, 50), {}}, Deal{3, 4, {1, 0, 1}, {}},
+                           Deal{5, kMaxTailBlocks + 1, std::vector<int>(5, 90), {}},
+                           Deal{133, 132, std::vector<int>(133, 2), {9.0, 9.0}}}) {
+    const Schedule schedule = deal.make().schedule;
+    EXPECT_EQ(schedule.tail_items, 0);
+    EXPECT_EQ(schedule.rounds, (deal.items + deal.blocks - 1) / deal.blocks);
+  }
+}
+
+TEST(Divisor, GivesTheQuotient) {
+  std::vector<int> numbers = {0, 1, 2, 3, 5, 127, 128, 129, 65535, 65536, INT_MAX - 1, INT_MAX};
+  std::mt19937 random(2);
+  for (int i = 0; i < 2000; ++i) {
+    numbers.push_back(static_cast<int>(random() >> (1 + random() % 30)));
+  }
+  for (const int value : numbers) {
+    if (value == 0) continue;
+    const attention::Divisor by = attention::divisor(value);
+    for (const int x : numbers) {
+      ASSERT_EQ(attention::quotient(x, by), x / value) << x << " / " << value;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fp8_sdpa::sm90
