@@ -1,9 +1,9 @@
 // What was measured, as JSON and as a table.
 #include <nlohmann/json.hpp>
 
-#include "benchmarks/ceilings/ceilings.hpp"
-#include "benchmarks/stats.hpp"
-#include "benchmarks/text.hpp"
+#include "benchmarks/ceilings/device_limits.hpp"
+#include "benchmarks/statistics/stats.hpp"
+#include "benchmarks/command/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -1,5 +1,5 @@
 // Matrix multiplies through cuBLASLt. The library is loaded, not linked: the tool runs without it.
-#include "benchmarks/ceilings/ceilings.hpp"
+#include "benchmarks/ceilings/device_limits.hpp"
 
 #if FP8_SDPA_HAS_DEVICE && __has_include(<cublasLt.h>)
 #define FP8_SDPA_HAS_CUBLASLT 1

@@ -1,11 +1,11 @@
 #include <memory>
 #include <utility>
 
-#include "benchmarks/ceilings/ceilings.hpp"
+#include "benchmarks/ceilings/device_limits.hpp"
 #include "benchmarks/ceilings/kernels.hpp"
 
 #if FP8_SDPA_HAS_DEVICE
-#include "benchmarks/cuda_handles.hpp"
+#include "benchmarks/measure/cuda_handles.hpp"
 #include "gpu/cuda_check.hpp"
 #include "reference/oracle/memory.hpp"
 #endif

@@ -7,12 +7,12 @@
 #include <map>
 #include <utility>
 
-#include "benchmarks/peer_table.hpp"
+#include "benchmarks/run/peer_table.hpp"
 #include "benchmarks/peers/judged_run.hpp"
-#include "benchmarks/report.hpp"
-#include "benchmarks/timer.hpp"
-#include "benchmarks/timing.hpp"
-#include "benchmarks/workload.hpp"
+#include "benchmarks/run/run_report.hpp"
+#include "benchmarks/measure/timer.hpp"
+#include "benchmarks/measure/timing.hpp"
+#include "benchmarks/measure/workload.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

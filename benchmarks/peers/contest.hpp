@@ -8,8 +8,8 @@
 
 #include "benchmarks/peers/peer.hpp"
 #include "benchmarks/peers/torch_peers.hpp"
-#include "benchmarks/results.hpp"
-#include "benchmarks/runner.hpp"
+#include "benchmarks/files/results.hpp"
+#include "benchmarks/run/runner.hpp"
 #include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::bench {

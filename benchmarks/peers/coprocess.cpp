@@ -11,7 +11,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "benchmarks/subprocess.hpp"
+#include "benchmarks/command/subprocess.hpp"
 #include "reference/formats/text.hpp"
 
 extern char** environ;

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "benchmarks/peers/sampled_case.hpp"
-#include "benchmarks/workload.hpp"
-#include "fp8_sdpa/forward.hpp"
+#include "benchmarks/measure/workload.hpp"
+#include "fp8_sdpa/plan.hpp"
 #include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::bench {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "benchmarks/peers/sampled_case.hpp"
-#include "fp8_sdpa/forward.hpp"
+#include "dispatch/variant.hpp"
+#include "fp8_sdpa/plan.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "fp8_sdpa/variant.hpp"
 
 namespace fp8_sdpa::bench {
 

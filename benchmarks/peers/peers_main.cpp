@@ -10,14 +10,14 @@
 #include <optional>
 #include <string>
 
-#include "benchmarks/cells.hpp"
-#include "benchmarks/device_choice.hpp"
-#include "benchmarks/google_benchmark.hpp"
-#include "benchmarks/paths.hpp"
+#include "benchmarks/run/goal_shapes.hpp"
+#include "benchmarks/command/device_choice.hpp"
+#include "benchmarks/files/google_benchmark.hpp"
+#include "benchmarks/command/paths.hpp"
 #include "benchmarks/peers/contest.hpp"
-#include "benchmarks/result_directory.hpp"
-#include "benchmarks/selection.hpp"
-#include "benchmarks/tool.hpp"
+#include "benchmarks/files/result_directory.hpp"
+#include "benchmarks/command/selection.hpp"
+#include "benchmarks/command/tool.hpp"
 
 namespace {
 
@@ -53,7 +53,7 @@ void print_progress(const std::string& what) {
 }
 
 /// The shapes of the configuration that were asked for; the suite "cells": all cells, without and
-/// with the causal mask (benchmarks/cells.hpp), those that take least first: under a limit of time
+/// with the causal mask (benchmarks/run/goal_shapes.hpp), those that take least first: under a limit of time
 /// as many as there can be.
 Result<std::vector<reference::Shape>> chosen_shapes(const Arguments& arguments,
                                                     const reference::Config& config) {

@@ -7,7 +7,7 @@
 
 #include "benchmarks/peers/coprocess.hpp"
 #include "benchmarks/peers/sampled_case.hpp"
-#include "benchmarks/results.hpp"
+#include "benchmarks/files/results.hpp"
 #include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::bench {

@@ -20,7 +20,7 @@ import json
 import math
 import sys
 
-GRAPH_LAUNCHES = 20  # as benchmarks/timer.hpp
+GRAPH_LAUNCHES = 20  # as benchmarks/measure/timer.hpp
 FLUSH_TIMES_L2 = 2
 MOST_MATH_SCORES = 2**26  # the math backend holds them all in memory
 
@@ -122,7 +122,7 @@ class Case:
 
 
 class Timer:
-    """Times calls as benchmarks/timer.hpp times launches."""
+    """Times calls as benchmarks/measure/timer.hpp times launches."""
 
     def __init__(self, torch):
         self.torch = torch

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/selection.hpp"
+#include "benchmarks/command/selection.hpp"
 #include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::bench {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "dispatch/variant.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "fp8_sdpa/variant.hpp"
 #include "reference/config/config.hpp"
 
 namespace fp8_sdpa::bench {

@@ -6,7 +6,7 @@
 
 #include "benchmarks/sweep/cost_model.hpp"
 #include "benchmarks/sweep/sweep.hpp"
-#include "benchmarks/text.hpp"
+#include "benchmarks/command/text.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {

@@ -3,11 +3,11 @@
 
 #include "benchmarks/peers/contest.hpp"
 #include "benchmarks/peers/judged_run.hpp"
-#include "benchmarks/runner.hpp"
-#include "benchmarks/stats.hpp"
+#include "benchmarks/run/runner.hpp"
+#include "benchmarks/statistics/stats.hpp"
 #include "benchmarks/sweep/cost_model.hpp"
 #include "benchmarks/sweep/sweep.hpp"
-#include "benchmarks/timing.hpp"
+#include "benchmarks/measure/timing.hpp"
 
 #if FP8_SDPA_HAS_DEVICE
 #include <cuda_runtime_api.h>

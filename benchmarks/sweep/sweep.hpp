@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/results.hpp"
+#include "benchmarks/files/results.hpp"
+#include "dispatch/variant.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "fp8_sdpa/variant.hpp"
 #include "reference/config/config.hpp"
 
 namespace fp8_sdpa::bench {

@@ -11,16 +11,16 @@
 #include <optional>
 #include <string>
 
-#include "benchmarks/device_choice.hpp"
-#include "benchmarks/paths.hpp"
-#include "benchmarks/result_directory.hpp"
-#include "benchmarks/selection.hpp"
-#include "benchmarks/subprocess.hpp"
+#include "benchmarks/command/device_choice.hpp"
+#include "benchmarks/command/paths.hpp"
+#include "benchmarks/files/result_directory.hpp"
+#include "benchmarks/command/selection.hpp"
+#include "benchmarks/command/subprocess.hpp"
 #include "benchmarks/sweep/allocation.hpp"
 #include "benchmarks/sweep/scaling.hpp"
 #include "benchmarks/sweep/sweep.hpp"
-#include "benchmarks/tool.hpp"
-#include "benchmarks/validate.hpp"
+#include "benchmarks/command/tool.hpp"
+#include "benchmarks/files/validate.hpp"
 
 namespace {
 

@@ -42,8 +42,8 @@ namespace fp8_sdpa::attention::key_groups {
 template <class Operands, bool kLogged>
 GPU_FN void run_kernel(const ParamsOf<kLogged>& p, Shared& sm) {
   constexpr int kLog2Scale = Operands::kLog2Scale;
-  gpu::wait_for_earlier_kernels();
-  gpu::let_next_kernel_start();
+  gpu::pdl_wait();
+  gpu::pdl_launch_dependents();
   PhaseLog<kLogged, kThreads / gpu::kWarpSize> log(p);
   log.mark(Phase::kKvPrefetch);
   const Block block = locate<kTileM>(p);

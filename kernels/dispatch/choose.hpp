@@ -1,11 +1,11 @@
 // Which variant the library takes when the caller names none.
 #pragma once
 
+#include "dispatch/variant.hpp"
 #include "fp8_sdpa/device.hpp"
-#include "fp8_sdpa/forward.hpp"
+#include "fp8_sdpa/plan.hpp"
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "fp8_sdpa/variant.hpp"
 
 namespace fp8_sdpa::detail {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "fp8_sdpa/forward.hpp"
+#include "fp8_sdpa/plan.hpp"
 
 namespace fp8_sdpa::detail {
 

@@ -1,6 +1,6 @@
 #include <string>
 
-#include "fp8_sdpa/variant.hpp"
+#include "dispatch/variant.hpp"
 
 namespace fp8_sdpa {
 

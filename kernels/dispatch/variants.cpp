@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "dispatch/check_problem.hpp"
+#include "dispatch/resources.hpp"
+#include "dispatch/variant.hpp"
 #include "dispatch/variant_impl.hpp"
-#include "fp8_sdpa/resources.hpp"
-#include "fp8_sdpa/variant.hpp"
 #include "sm80/kernel.cuh"
 #include "sm80/sm80.hpp"
 #include "sm89/kernel.cuh"
@@ -39,50 +39,96 @@ constexpr detail::VariantImpl stage_c_impl() {
   return impl;
 }
 
-template <class Tag>
-constexpr detail::VariantImpl sm90_impl() {
-  detail::VariantImpl impl{sm90::supports<Tag>, {}, {}};
-  impl.predicted_us = sm90::predicted_us<Tag>;
-  impl.needs_workspace = sm90::prepares_values<Tag>();
+/// What the table of tile shapes is bound to on one backend: a row each.
+struct Sm90Kernel {
+  detail::Prepare prepare;
+  detail::LaunchPrepared launch;
+};
+template <Backend kBackend>
+constexpr Sm90Kernel kSm90Kernels[] = {
+#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, LSE, RATE, MEASURED, ...) \
+  {sm90::prepare<sm90::tag::VARIANT##_d##HEAD_DIM##_##LSE, kBackend>,         \
+   sm90::launch<sm90::tag::VARIANT##_d##HEAD_DIM##_##LSE, kBackend>},
+#include "sm90/tile_shapes.def"
+#undef FP8_SDPA_SM90_TILE_SHAPE
+};
+
+/// The functions of an sm90 variant: those of the kernel that its problem asks for.
+template <const char* kName>
+struct Sm90Variant {
+  /// The kernel of the problem, or, where there is none, one that says why.
+  static int kernel_of(const Problem& p) {
+    for (const bool writes_lse : {p.lse != nullptr, false}) {
+      const int found = sm90::find_tile_shape(kName, p.head_dim, writes_lse);
+      if (found >= 0) return found;
+    }
+    int first = 0;
+    while (sm90::kTileShapes[first].variant != kName) ++first;
+    return first;
+  }
+  static Status supports(const Problem& p, const Device& device) {
+    return sm90::supports(sm90::kTileShapes[kernel_of(p)], p, device);
+  }
+  static double predicted_us(const Problem& p, int sm_count, const PlanOptions& options) {
+    return sm90::predicted_us(sm90::kTileShapes[kernel_of(p)], p, sm_count, options);
+  }
+  template <Backend kBackend>
+  static Status prepare(const Problem& p, const Device& device, const PlanOptions& options,
+                        detail::PlanState& state) {
+    state.kernel = kernel_of(p);
+    return kSm90Kernels<kBackend>[state.kernel].prepare(p, device, options, state);
+  }
+  template <Backend kBackend>
+  static Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue& queue) {
+    return kSm90Kernels<kBackend>[state.kernel].launch(state, workspace, queue);
+  }
+  static bool has_kernel_without_lse(int head_dim) {
+    const int with = sm90::find_tile_shape(kName, head_dim, true);
+    return with >= 0 && with != sm90::find_tile_shape(kName, head_dim, false);
+  }
+
+  static constexpr detail::VariantImpl impl() {
+    detail::VariantImpl impl{supports, {}, {}};
+    impl.predicted_us = predicted_us;
+    impl.needs_workspace = sm90::needs_workspace(kName);
+    impl.has_kernel_without_lse = has_kernel_without_lse;
 #if FP8_SDPA_HAS_SM90A
-  impl.device.prepare = sm90::prepare<Tag, Backend::kDevice>;
-  impl.device.launch_prepared = sm90::launch<Tag, Backend::kDevice>;
+    impl.device.prepare = prepare<Backend::kDevice>;
+    impl.device.launch_prepared = launch<Backend::kDevice>;
 #endif
 #if FP8_SDPA_HAS_HOST
-  impl.host.prepare = sm90::prepare<Tag, Backend::kHost>;
-  impl.host.launch_prepared = sm90::launch<Tag, Backend::kHost>;
+    impl.host.prepare = prepare<Backend::kHost>;
+    impl.host.launch_prepared = launch<Backend::kHost>;
 #endif
-  return impl;
-}
+    return impl;
+  }
+};
 
-/// Calls `call` with each head dim of the variant and what its blocks ask for.
-template <class Tag, class Call>
-constexpr void for_each_sm90_block(const Call& call) {
-  const auto consider = [&call]<int kHeadDim>() {
-    if constexpr (Tag::serves(kHeadDim)) {
-      using K = sm90::Kernel<Tag, kHeadDim>;
-      Resources one = resources_of<K>(K::T::kTileM, K::T::kTileN);
-      one.cluster_blocks = K::kClusterBlocks;
-      call(kHeadDim, one);
-    }
-  };
-  consider.template operator()<64>();
-  consider.template operator()<128>();
-  consider.template operator()<256>();
-}
+/// What a block of each row of the table of tile shapes asks for.
+constexpr Resources kSm90Resources[] = {
+#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, LSE, RATE, MEASURED, ...) \
+  resources_of<sm90::Kernel<sm90::tag::VARIANT##_d##HEAD_DIM##_##LSE>>(       \
+      sm90::tag::VARIANT##_d##HEAD_DIM##_##LSE::kConfig.tile_m(),             \
+      sm90::tag::VARIANT##_d##HEAD_DIM##_##LSE::kConfig.tile_n),
+#include "sm90/tile_shapes.def"
+#undef FP8_SDPA_SM90_TILE_SHAPE
+};
 
-/// What a block of the head dim asks for that asks for most shared memory.
-template <class Tag>
-constexpr Resources sm90_resources() {
+/// What a block of the variant asks for at a head dim, or, for 0, at the one that asks for most
+/// shared memory. No threads: it serves no such head dim.
+constexpr Resources sm90_resources(std::string_view variant, int head_dim = 0) {
   Resources most;
-  for_each_sm90_block<Tag>([&most](int /*head_dim*/, const Resources& one) {
-    if (one.shared_bytes > most.shared_bytes) most = one;
-  });
+  for (std::size_t i = 0; i < std::size(sm90::kTileShapes); ++i) {
+    const sm90::TileShape& shape = sm90::kTileShapes[i];
+    if (shape.variant != variant || (head_dim != 0 && shape.head_dim != head_dim)) continue;
+    if (kSm90Resources[i].shared_bytes > most.shared_bytes) most = kSm90Resources[i];
+  }
   return most;
 }
 
 #define FP8_SDPA_SM90_VARIANT(NAME, SUMMARY) \
-  constexpr detail::VariantImpl k_##NAME = sm90_impl<sm90::tag::NAME>();
+  constexpr char kName_##NAME[] = #NAME;     \
+  constexpr detail::VariantImpl k_##NAME = Sm90Variant<kName_##NAME>::impl();
 #include "sm90/variants.def"
 #undef FP8_SDPA_SM90_VARIANT
 
@@ -137,13 +183,13 @@ constexpr Variant kVariants[] = {
                                                                                    groups::kTileN),
      .impl = &k_sm89_mma,
      .fp8_p = true},
-#define FP8_SDPA_SM90_VARIANT(NAME, SUMMARY)       \
-  {.name = #NAME,                                  \
-   .summary = SUMMARY,                             \
-   .family = Family::kSm90,                        \
-   .toggles = {},                                  \
-   .resources = sm90_resources<sm90::tag::NAME>(), \
-   .impl = &k_##NAME,                              \
+#define FP8_SDPA_SM90_VARIANT(NAME, SUMMARY) \
+  {.name = #NAME,                            \
+   .summary = SUMMARY,                       \
+   .family = Family::kSm90,                  \
+   .toggles = {},                            \
+   .resources = sm90_resources(#NAME),       \
+   .impl = &k_##NAME,                        \
    .fp8_p = true},
 #include "sm90/variants.def"
 #undef FP8_SDPA_SM90_VARIANT
@@ -211,16 +257,13 @@ Status Variant::supports(const Problem& problem, const Device& device) const {
   return impl->supports(problem, device);
 }
 
+bool Variant::has_kernel_without_lse(int head_dim) const {
+  return impl->has_kernel_without_lse != nullptr && impl->has_kernel_without_lse(head_dim);
+}
+
 Resources resources_at(const Variant& variant, int head_dim) {
-  Resources found = variant.resources;
-  const auto take = [&](int block_head_dim, const Resources& one) {
-    if (block_head_dim == head_dim) found = one;
-  };
-#define FP8_SDPA_SM90_VARIANT(NAME, SUMMARY) \
-  if (variant.name == #NAME) for_each_sm90_block<sm90::tag::NAME>(take);
-#include "sm90/variants.def"
-#undef FP8_SDPA_SM90_VARIANT
-  return found;
+  const Resources found = sm90_resources(variant.name, head_dim);
+  return found.threads > 0 ? found : variant.resources;
 }
 
 }  // namespace fp8_sdpa

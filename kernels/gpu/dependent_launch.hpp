@@ -3,8 +3,8 @@
 // before sm_90.
 //
 // What a kernel prepares for itself, barriers in shared memory and the like, then takes place while
-// earlier kernels are at their last blocks. A kernel with `static constexpr bool kStartsEarly =
-// true` (launch.hpp) is launched so, and must call wait_for_earlier_kernels() in each block, before
+// earlier kernels are at their last blocks. A kernel with `static constexpr bool kUsesPdl =
+// true` (launch.hpp) is launched so, and must call pdl_wait() in each block, before
 // it touches any memory that an earlier kernel reads or writes.
 #pragma once
 
@@ -18,22 +18,22 @@ inline namespace GPU_BACKEND {
 
 /// griddepcontrol.wait: until the kernels before this one have ended; what they wrote is visible to
 /// this thread then.
-GPU_FN void wait_for_earlier_kernels() {
+GPU_FN void pdl_wait() {
 #if GPU_ON_DEVICE
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 #else
-  host::wait_for_earlier_kernels();
+  host::pdl_wait();
 #endif
 }
 
 /// griddepcontrol.launch_dependents: once a thread of every block has called it, or the block has
 /// exited, blocks of the next kernel may start, if that one starts early. It promises nothing about
 /// memory: whoever starts early waits, and ends only after what it has waited for. Where two blocks
-/// fit on a multiprocessor, call it after wait_for_earlier_kernels(): else blocks of the next
+/// fit on a multiprocessor, call it after pdl_wait(): else blocks of the next
 /// kernel crowd some multiprocessors and leave others empty.
-GPU_FN void let_next_kernel_start() {
+GPU_FN void pdl_launch_dependents() {
 #if GPU_ON_DEVICE
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -7,7 +7,7 @@
 // have static constexpr bool kOnlySm90a = true: code for every architecture but sm_90a is a trap.
 // And static constexpr int kClusterBlocks (gpu/cluster.hpp). K
 // must not be a template over a non-type argument of class type: nvcc's host stub does not compile
-// then. Use a tag type. static constexpr bool kStartsEarly = true: gpu/dependent_launch.hpp.
+// then. Use a tag type. static constexpr bool kUsesPdl = true: gpu/dependent_launch.hpp.
 #pragma once
 
 #include <vector_types.h>
@@ -41,9 +41,9 @@ consteval int cluster_blocks() {
 
 /// Whether K may start before the kernel before it has ended.
 template <class K>
-consteval bool starts_early() {
-  if constexpr (requires { K::kStartsEarly; }) {
-    return K::kStartsEarly;
+consteval bool uses_pdl() {
+  if constexpr (requires { K::kUsesPdl; }) {
+    return K::kUsesPdl;
   } else {
     return false;
   }
@@ -97,10 +97,10 @@ __global__ void __launch_bounds__(K::kThreads, K::kMinBlocks)
 /// for an older architecture, compiled again by the driver, does not. CUDA is asked once a thread
 /// and device.
 template <class K>
-fp8_sdpa::Status can_start_early(bool& can) {
+fp8_sdpa::Status can_use_pdl(bool& can) {
   constexpr int kFirstSmVersion = 90;
-  can = starts_early<K>();
-  if constexpr (starts_early<K>() && min_sm_version<K>() < kFirstSmVersion) {
+  can = uses_pdl<K>();
+  if constexpr (uses_pdl<K>() && min_sm_version<K>() < kFirstSmVersion) {
     struct Known {
       int device = -1;
       bool can = false;
@@ -149,7 +149,7 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
   static_assert(alignof(Shared) <= kSharedAlignment);
 #if GPU_ON_DEVICE
   bool early = false;
-  if (fp8_sdpa::Status s = can_start_early<K>(early); !s.ok()) return s;
+  if (fp8_sdpa::Status s = can_use_pdl<K>(early); !s.ok()) return s;
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
   if (cluster_blocks<K>() > 1) {
@@ -184,7 +184,7 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
       .threads = K::kThreads,
       .min_blocks = K::kMinBlocks,
       .cluster_blocks = cluster_blocks<K>(),
-      .starts_early = starts_early<K>(),
+      .uses_pdl = uses_pdl<K>(),
       .shared_bytes = sizeof(Shared),
       .shared_alignment = kSharedAlignment,
       .entry =
@@ -205,7 +205,7 @@ template <class First, class Second>
 fp8_sdpa::Status launch_both(dim3 first_grid, const typename First::Params& first_params,
                              dim3 second_grid, const typename Second::Params& second_params,
                              const Queue& queue) {
-  static_assert(starts_early<Second>());
+  static_assert(uses_pdl<Second>());
 #if GPU_ON_DEVICE
   if (fp8_sdpa::Status s = launch<First>(first_grid, first_params, queue); !s.ok()) return s;
   return launch<Second>(second_grid, second_params, queue);

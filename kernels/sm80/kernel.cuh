@@ -16,7 +16,7 @@ struct Kernel {
   using Shared = groups::Shared;
   static constexpr int kThreads = groups::kThreads;
   static constexpr int kMinBlocks = groups::kMinBlocks;
-  static constexpr bool kStartsEarly = true;
+  static constexpr bool kUsesPdl = true;
 
   GPU_FN static void run(const Params& p, Shared& sm) {
     groups::run_kernel<HalfOperands<kInput>, attention::Logged<Tag>>(p, sm);

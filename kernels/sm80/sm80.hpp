@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fp8_sdpa/device.hpp"
-#include "fp8_sdpa/forward.hpp"
+#include "fp8_sdpa/plan.hpp"
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
 #include "gpu/queue.hpp"
@@ -16,7 +16,7 @@ Status supports(const Problem& problem, const Device& device);
 /// Predicted on an sm_90: variant_impl.hpp.
 double predicted_us(const Problem& problem, int sm_count, const PlanOptions& options);
 
-/// Launches sm80_mma on one backend. Instantiated once per backend, in instances.cu.
+/// Launches sm80_mma on one backend. Instantiated once per backend, in instances.cuh.
 template <Backend kBackend>
 Status launch(const Problem& problem, const gpu::Queue& queue);
 

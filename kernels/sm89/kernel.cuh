@@ -17,7 +17,7 @@ struct Kernel {
   using Shared = groups::Shared;
   static constexpr int kThreads = groups::kThreads;
   static constexpr int kMinBlocks = groups::kMinBlocks;
-  static constexpr bool kStartsEarly = true;
+  static constexpr bool kUsesPdl = true;
   static constexpr int kMinSmVersion = sm89::kMinSmVersion;
 
   GPU_FN static void run(const Params& p, Shared& sm) {

@@ -12,7 +12,7 @@ namespace fp8_sdpa::sm89 {
 /// newer.
 Status supports(const Problem& problem, const Device& device);
 
-/// Launches sm89_mma on one backend. Instantiated once per backend, in instances.cu.
+/// Launches sm89_mma on one backend. Instantiated once per backend, in instances.cuh.
 template <Backend kBackend>
 Status launch(const Problem& problem, const gpu::Queue& queue);
 

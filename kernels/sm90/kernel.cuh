@@ -1,11 +1,11 @@
 // FP8 attention forward for Hopper: TMA, mbarrier rings, wgmma on E4M3, specialised warpgroups.
 //
-// Persistent blocks take work items (a tile of query rows of a (batch, head)) in turn; the last
+// Persistent blocks take work tiles (a tile of query rows of a (batch, head)) in turn; the last
 // ones are shared out by KV tiles, and whoever comes last merges their parts (schedule.hpp,
 // work.cuh). Warpgroup 0 produces: one thread issues TMA for Q, K and V, three warps transpose V
 // into the layout of P V (producer.cuh). The others consume: each has 64 query rows, S, P and O in
 // registers, and online softmax (consumer.cuh, softmax.cuh); it writes its own rows (epilogue.cuh).
-// Where warpgroups share rows (key_groups > 1), each takes every key_groups-th KV tile, and they
+// Where warpgroups share rows (kv_splits > 1), each takes every kv_splits-th KV tile, and they
 // merge O, m and l through shared memory; where the blocks of a cluster share rows, through that of
 // both.
 //
@@ -14,37 +14,35 @@
 //   barrier        | who, threads                          | when
 //   ---------------|---------------------------------------|------------------------------------
 //   0 (block)      | all, without kFindsFirst              | once: the mbarriers are initialised
-//   1 + row group  | the warpgroups that share rows        | key_groups > 1: parts written, read
-//   of the cluster | all consumers of both blocks          | cluster_blocks > 1: the same
-//   8              | the warps that turn V for all         | Config::once: a unit is known, turned
-//   9, 10          | consumers, producers; who does not    | once, with kFindsFirst: the same
+//   1 + row group  | the warpgroups that share rows        | kv_splits > 1: parts written, read
+//   8              | the warps that transpose V for all         | Transpose::kOnceByBlocks: a unit
+//   is known, transposed 9, 10          | consumers, producers; who does not    | once, with
+//   kFindsFirst: the same
 //                  | wait there arrives                    |
 #pragma once
 
 #include "sm90/load/producer.cuh"
-#include "sm90/load/turn_once.cuh"
+#include "sm90/load/shared_transpose.cuh"
 #include "sm90/output/epilogue.cuh"
 
 namespace fp8_sdpa::sm90 {
 
-/// kTerms: 1, or 2 for few keys (config.hpp).
-template <class Tag, int kHeadDim, int kTerms = 1>
+template <class Tag>
 struct Kernel {
-  using T = Traits<Tag, kHeadDim, kTerms>;
+  using T = Traits<Tag>;
   using Params = sm90::Params;
   using Shared = sm90::Shared<T>;
   static constexpr int kThreads = T::kConfig.threads();
   static constexpr int kMinBlocks = 1;
-  static constexpr int kClusterBlocks = T::kClusterBlocks;
   static constexpr int kMinSmVersion = sm90::kMinSmVersion;
   static constexpr bool kOnlySm90a = true;
-  static constexpr bool kStartsEarly = true;
+  static constexpr bool kUsesPdl = true;
   static constexpr RegisterShares kRegisters = register_shares(T::kConfig);
 
-  /// Whether a block finds its first piece of work before it meets: straight code takes some four
+  /// Whether a block finds its first tile range before it meets: straight code takes some four
   /// clocks an instruction, and all that comes behind the meeting delays the first load. Where V is
-  /// turned before, and at head_dim 256, ptxas then spills.
-  static constexpr bool kFindsFirst = !T::kConfig.prepared_values && kHeadDim < 256;
+  /// transposed before, and at head_dim 256, ptxas then spills.
+  static constexpr bool kFindsFirst = !T::kVInWorkspace && T::kHeadDim < 256;
 
   static constexpr std::size_t kSharedLimit = 227 * 1024;  // that a block may opt in to
   static_assert(sizeof(Shared) <= kSharedLimit);
@@ -98,19 +96,19 @@ struct Kernel {
       if (stage >= T::kStages) break;
       gpu::mbarrier_init(sm.key_full[stage], 1);
       gpu::mbarrier_init(sm.key_empty[stage], kWarps * T::kRowGroups);
-      gpu::mbarrier_init(sm.value_full[stage], T::kConfig.prepared_values ? 1 : transposers);
+      gpu::mbarrier_init(sm.value_full[stage], T::kVInWorkspace ? 1 : transposers);
       gpu::mbarrier_init(sm.value_empty[stage], kWarps * T::kRowGroups);
     }
 #pragma unroll
-    for (int i = 0; i < Shared::kLandingsFull; i += kWarps) {
-      if (i + warp < Shared::kLandingsFull) gpu::mbarrier_init(sm.landing_full[i + warp], 1);
+    for (int i = 0; i < Shared::kStagingFull; i += kWarps) {
+      if (i + warp < Shared::kStagingFull) gpu::mbarrier_init(sm.staging_full[i + warp], 1);
     }
-    if (warp < Shared::kLandings) gpu::mbarrier_init(sm.landing_empty[warp], transposers);
+    if (warp < Shared::kStagingBuffers) gpu::mbarrier_init(sm.staging_empty[warp], transposers);
     if (warp < T::kQueryStages) gpu::mbarrier_init(sm.query_full[warp], 1);
-    if constexpr (T::kConfig.once) {
-      if (warp < UnitBuffers<T>::kSlots) gpu::mbarrier_init(sm.unit.landed[warp], 1);
+    if constexpr (T::kTransposesOnce) {
+      if (warp < UnitBuffers<T>::kSlots) gpu::mbarrier_init(sm.unit.staged[warp], 1);
     }
-    if constexpr (T::kConfig.exp_turns) {
+    if constexpr (T::kConfig.ping_pong) {
       for (auto& group : sm.turn) gpu::mbarrier_init(group[warp], 1);
     }
   }
@@ -142,9 +140,9 @@ struct Kernel {
       if (issues_loads()) load(p, sm, NextWork<T>(p));
       return;
     }
-    if constexpr (T::kConfig.once) {
-      UnitTurner<T>{p, sm, warp - 1}.run();
-    } else if constexpr (!T::kConfig.prepared_values) {
+    if constexpr (T::kTransposesOnce) {
+      UnitTransposer<T>{p, sm, warp - 1}.run();
+    } else if constexpr (!T::kVInWorkspace) {
       Transposer<T>{p, sm, warp - 1}.run();
     }
   }
@@ -154,17 +152,17 @@ struct Kernel {
     return T::kHeadDim > 128 ? gpu::elect_one() : gpu::lane_idx() == 0;
   }
   GPU_FN static void load(const Params& p, Shared& sm, const NextWork<T>& first) {
-    gpu::let_next_kernel_start();
+    gpu::pdl_launch_dependents();
     Loader<T>{p, sm}.run(first);
   }
 
-  /// Tells the warp's epilogue where its item lies.
+  /// Tells the warp's epilogue where its work tile lies.
   GPU_FN static void hold(const Params& p, Shared& sm, int step, const Work& work) {
     const int warp = gpu::warp_idx() - kWarpgroupWarps;
     const int row = work.first_row + row_of_warp<T>(warp);
     std::uint16_t* const o = attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides,
                                                     work.batch, work.head, row);
-    gpu::sync_warp();  // nobody reads those of the item before any more
+    gpu::sync_warp();  // nobody reads those of the work tile before any more
     if (gpu::lane_idx() == 0) {
       sm.held[warp] = {work.batch, work.head, work.first_row, step == 0, 0.0F, o};
     }
@@ -179,19 +177,19 @@ struct Kernel {
       if (next.any()) hold(p, sm, 0, next.work);
       Consumer<T> consumer(p, sm, group);
       meet<false>();
-      gpu::wait_for_earlier_kernels();
+      gpu::pdl_wait();
       while (next.any()) {
         work_off(consumer, next.step, next.work, done);
         next.find(p, consumer.step + 1);
         if (next.any()) hold(p, sm, next.step, next.work);
       }
     } else {
-      gpu::wait_for_earlier_kernels();
+      gpu::pdl_wait();
       Consumer<T> consumer(p, sm, group);
       for (int step = 0;; ++step) {
-        const Piece piece = piece_of<T>(p, step);
-        if (piece.item == Piece::kNone) break;
-        const Work work = locate<T>(p, piece);
+        const TileRange range = range_of<T>(p, step);
+        if (range.work_tile == TileRange::kNone) break;
+        const Work work = locate<T>(p, range);
         hold(p, sm, step, work);
         work_off(consumer, step, work, done);
       }
@@ -201,9 +199,9 @@ struct Kernel {
   /// How far a consumer warpgroup has come: in the rings of K and V, and of Q.
   struct Progress {
     unsigned tiles = 0;
-    unsigned items = 0;  ///< with keys
+    unsigned work_tiles = 0;  ///< with keys
   };
-  /// A piece of work, from Q to O.
+  /// A tile range, from Q to O.
   GPU_FN static void work_off(Consumer<T>& consumer, int step, const Work& work, Progress& done) {
     const Params& p = consumer.p;
     Shared& sm = consumer.sm;
@@ -215,13 +213,13 @@ struct Kernel {
                         p.softmax_scale_log2;
     const float v_descale = p.descale_v[kv];
     if (work.tiles > 0) {
-      // A warpgroup without tiles does not wait: Q of a later item may be there already.
-      consumer.query_slot = slot_of<T::kQueryStages>(done.items);
-      if (work.tiles > consumer.key_group) {
+      // A warpgroup without tiles does not wait: Q of a later work tile may be there already.
+      consumer.query_slot = slot_of<T::kQueryStages>(done.work_tiles);
+      if (work.tiles > consumer.kv_split) {
         gpu::mbarrier_wait(sm.query_full[consumer.query_slot],
-                           full_parity<T::kQueryStages>(done.items));
+                           full_parity<T::kQueryStages>(done.work_tiles));
       }
-      ++done.items;
+      ++done.work_tiles;
     }
     if (gpu::lane_idx() == 0) {
       sm.held[gpu::warp_idx() - kWarpgroupWarps].v_descale = v_descale;
@@ -229,8 +227,8 @@ struct Kernel {
     gpu::sync_warp();
     done.tiles = consumer.run(work, scale, done.tiles, o);
     // Found again rather than kept: the loop over keys has no register to spare.
-    const Epilogue<T> epilogue{p, sm, consumer.row_group, consumer.key_group};
-    epilogue.run(piece_of<T>(p, pinned(consumer.step)), consumer.rows, o);
+    const Epilogue<T> epilogue{p, sm, consumer.row_group, consumer.kv_split};
+    epilogue.run(range_of<T>(p, pinned(consumer.step)), consumer.rows, o);
   }
 };
 

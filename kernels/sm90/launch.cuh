@@ -8,7 +8,7 @@
 
 #include "attention/online_softmax.hpp"
 #include "sm90/kernel.cuh"
-#include "sm90/load/prepare_values.cuh"
+#include "sm90/load/pre_transpose.cuh"
 #include "sm90/sm90.hpp"
 
 namespace fp8_sdpa::sm90 {
@@ -18,12 +18,10 @@ struct Prepared {
   Params params;
   int blocks;
   std::size_t arrivals_bytes;  ///< of the workspace, from its start
-  std::size_t values_offset;   ///< with prepared_values: of V^T in the workspace
+  std::size_t values_offset;   ///< with V^T in the workspace: of V^T in the workspace
   int kv_heads;                ///< of all batches
-  std::size_t counts_offset;   ///< with Config::once: of UnitCounts in the workspace
+  std::size_t counts_offset;   ///< with Transpose::kOnceByBlocks: of UnitCounts in the workspace
   int kv_tiles;                ///< of a KV head
-  int head_dim;
-  bool two_terms;
 };
 
 /// Of what lies in the workspace.
@@ -94,12 +92,12 @@ inline void plan_passes(const Problem& p, Params& params) {
       attention::divisor(static_cast<int>(pairs - (params.passes - 1) * heads));
 }
 
-/// Whether V, to be turned by the kernel, comes in rows of two keys: at head_dim 64, where TMA
+/// Whether V, to be transposed by the kernel, comes in rows of two keys: at head_dim 64, where TMA
 /// takes as long for a row of 64 bytes as for one of 128, and a launch's first tiles wait in its
 /// queue.
 template <class T>
 bool keys_pair_up(const Problem& p) {
-  return T::kHeadDim == 64 && !T::kConfig.prepared_values && p.v.stride_dim == 1 &&
+  return T::kHeadDim == 64 && !T::kVInWorkspace && p.v.stride_dim == 1 &&
          p.v.stride_seq == p.head_dim && p.seq_kv % 2 == 0;
 }
 /// The same rows, which are contiguous, two by two.
@@ -118,7 +116,7 @@ Status prepare_params(const Problem& p, Params& params) {
   using Keys = typename Shared::Keys;
   using Values = typename Shared::Values;
   const bool transposed = p.v.stride_dim != 1;
-  const int box_dims = T::kConfig.prepared_values ? T::kUnitDims : T::kHeadDim;
+  const int box_dims = T::kVInWorkspace ? T::kUnitDims : T::kHeadDim;
   const MapRequest q{&p.q,      p.seq_q, p.head_dim, p.q.stride_seq,
                      p.heads_q, p.batch, T::kTileM,  Shared::Queries::kPanelBytes};
   const MapRequest k{&p.k,       p.seq_kv, p.head_dim, p.k.stride_seq,
@@ -146,9 +144,9 @@ Status prepare_params(const Problem& p, Params& params) {
   params.seq_kv = static_cast<int>(p.seq_kv);
   const int tiles_m = static_cast<int>((p.seq_q + T::kTileM - 1) / T::kTileM);
   params.tiles_m = attention::divisor(tiles_m);
-  params.items = tiles_m * p.batch * p.heads_q;
+  params.work_tiles = tiles_m * p.batch * p.heads_q;
   plan_passes(p, params);
-  params.pass_items = attention::divisor(tiles_m * params.pass_heads.value);
+  params.pass_work_tiles = attention::divisor(tiles_m * params.pass_heads.value);
   params.softmax_scale_log2 = p.softmax_scale * attention::kLog2E;
   params.causal = p.mask == Mask::kCausal;
   params.v_transposed = transposed;
@@ -156,45 +154,30 @@ Status prepare_params(const Problem& p, Params& params) {
   return {};
 }
 
-/// Calls `call` with the Traits of the head dim.
-template <class Tag, class Call>
-Status for_head_dim(int head_dim, const Call& call) {
-  if constexpr (Tag::serves(64)) {
-    if (head_dim == 64) return call.template operator()<64>();
-  }
-  if constexpr (Tag::serves(128)) {
-    if (head_dim == 128) return call.template operator()<128>();
-  }
-  if constexpr (Tag::serves(256)) {
-    if (head_dim == 256) return call.template operator()<256>();
-  }
-  return unsupported("head_dim " + std::to_string(head_dim) + " is not served");
-}
-
-/// Shares the items out to `blocks` blocks, the costs as seen on an H200. On the host executor
-/// pieces cost nothing, so that small problems too have items that blocks share.
+/// Shares the work tiles out to `blocks` blocks, the costs as seen on an H200. On the host executor
+/// tile ranges cost nothing, so that small problems too have work tiles that blocks share.
 template <class T>
 void plan_schedule(int blocks, bool may_split, Prepared& prepared, std::size_t& workspace_bytes) {
   Params& params = prepared.params;
-  const auto tiles = [&](int item) {
-    return tiles_seen<T>(params, place_of_item(params, item).tile);
+  const auto tiles = [&](int work_tile) {
+    return tiles_seen<T>(params, place_of_work_tile(params, work_tile).tile);
   };
-  const PieceCosts costs =
-      gpu::kBackend == Backend::kDevice ? piece_costs(T::kConfig, T::kHeadDim) : PieceCosts{};
-  const Schedule schedule = may_split && T::kMaySplit
-                                ? make_schedule(params.items, blocks, tiles, costs).schedule
-                                : make_whole_schedule(params.items, blocks, tiles, costs).schedule;
+  const RangeCosts costs =
+      gpu::kBackend == Backend::kDevice ? range_costs(T::kConfig, T::kHeadDim) : RangeCosts{};
+  const Schedule schedule =
+      may_split && T::kMaySplit
+          ? make_schedule(params.work_tiles, blocks, tiles, costs).schedule
+          : make_whole_schedule(params.work_tiles, blocks, tiles, costs).schedule;
   params.schedule = schedule;
   params.plan_tag = new_plan_tag();
-  prepared.blocks = schedule.tail_items > 0 ? blocks : std::min(blocks, params.items);
-  if (T::kClusterBlocks > 1) prepared.blocks = params.items * T::kClusterBlocks;
-  if (schedule.parts() == 0) return;
+  prepared.blocks = schedule.tail_work_tiles > 0 ? blocks : std::min(blocks, params.work_tiles);
+  if (schedule.splits() == 0) return;
   constexpr std::size_t kWarps = T::kConsumerWarps;
   const std::size_t arrivals =
-      static_cast<std::size_t>(schedule.tail_items) * kWarps * sizeof(std::uint64_t);
+      static_cast<std::size_t>(schedule.tail_work_tiles) * kWarps * sizeof(std::uint64_t);
   prepared.arrivals_bytes = aligned(arrivals);
-  workspace_bytes = prepared.arrivals_bytes + static_cast<std::size_t>(schedule.parts()) * kWarps *
-                                                  Epilogue<T>::kPartFloats * sizeof(float);
+  workspace_bytes = prepared.arrivals_bytes + static_cast<std::size_t>(schedule.splits()) * kWarps *
+                                                  Epilogue<T>::kSplitFloats * sizeof(float);
 }
 
 /// Makes room for V^T behind what there is.
@@ -204,7 +187,7 @@ void plan_values(const Problem& p, Prepared& prepared, std::size_t& workspace_by
   prepared.values_offset = aligned(workspace_bytes);
   workspace_bytes = prepared.values_offset + static_cast<std::size_t>(tiles) * p.batch *
                                                  p.heads_kv * sizeof(typename Shared<T>::Values);
-  if constexpr (T::kConfig.once) {
+  if constexpr (T::kTransposesOnce) {
     prepared.kv_tiles = static_cast<int>(tiles);
     const int all_tiles = prepared.kv_heads * prepared.kv_tiles;
     prepared.params.all_units = static_cast<std::uint64_t>(all_tiles * T::kUnits);
@@ -215,7 +198,7 @@ void plan_values(const Problem& p, Prepared& prepared, std::size_t& workspace_by
   }
 }
 
-/// What the kernel that turns V is told.
+/// What the kernel that transposes V is told.
 template <class T>
 ValueParams value_params(const Params& params) {
   ValueParams values{};
@@ -229,12 +212,44 @@ ValueParams value_params(const Params& params) {
   return values;
 }
 
-template <class Tag, int kHeadDim, int kTerms>
-Status launch_kernels(const Prepared& prepared, const Params& params, const gpu::Queue& queue) {
-  using K = Kernel<Tag, kHeadDim, kTerms>;
+}  // namespace GPU_BACKEND
+
+template <class Tag, Backend kBackend>
+Status prepare(const Problem& problem, const Device& device, const PlanOptions& options,
+               detail::PlanState& state) {
+  using T = Traits<Tag>;
+  Prepared prepared{};
+  prepared.kv_heads = problem.batch * problem.heads_kv;
+  // On the host executor a few blocks, so that OS threads share the work and blocks take several
+  // work tiles each.
+  constexpr int kHostBlocks = 4;
+  const int blocks = kBackend == Backend::kDevice ? device.sm_count : kHostBlocks;
+  const Status made = prepare_params<T>(problem, prepared.params);
+  if (!made.ok()) return made;
+  plan_schedule<T>(blocks, may_share_rows(options), prepared, state.workspace_bytes);
+  if (T::kVInWorkspace) plan_values<T>(problem, prepared, state.workspace_bytes);
+  detail::put(state, prepared);
+  return {};
+}
+
+template <class Tag, Backend kBackend>
+Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue& queue) {
+  using K = Kernel<Tag>;
+  const auto& prepared = detail::get<Prepared>(state);
+  Params params = prepared.params;
+  if (state.workspace_bytes > 0) {
+    auto* const bytes = static_cast<std::byte*>(workspace);
+    params.arrivals = reinterpret_cast<std::uint64_t*>(bytes);
+    params.splits = reinterpret_cast<float*>(bytes + prepared.arrivals_bytes);
+    params.values = reinterpret_cast<std::uint8_t*>(bytes + prepared.values_offset);
+    params.units.claimed = reinterpret_cast<std::uint64_t*>(bytes + prepared.counts_offset);
+    params.units.transposed = params.units.claimed + prepared.kv_heads;
+    params.units.all = params.units.transposed + prepared.kv_heads * prepared.kv_tiles;
+    params.units.left = params.units.all + 1;
+  }
   const dim3 grid(static_cast<unsigned>(prepared.blocks));
-  if constexpr (K::T::kConfig.prepared_values && !K::T::kConfig.once) {
-    using Values = PrepareValues<Tag, kHeadDim, kTerms>;
+  if constexpr (K::T::kConfig.transpose == Transpose::kKernelBefore) {
+    using Values = PreTranspose<Tag>;
     const ValueParams values = value_params<typename K::T>(params);
     const dim3 value_grid(
         static_cast<unsigned>(values.tiles.value * prepared.kv_heads * Values::kParts));
@@ -242,56 +257,6 @@ Status launch_kernels(const Prepared& prepared, const Params& params, const gpu:
   } else {
     return gpu::launch<K>(grid, params, queue);
   }
-}
-
-}  // namespace GPU_BACKEND
-
-template <class Tag, Backend kBackend>
-Status prepare(const Problem& problem, const Device& device, const PlanOptions& options,
-               detail::PlanState& state) {
-  Prepared prepared{};
-  prepared.head_dim = problem.head_dim;
-  prepared.kv_heads = problem.batch * problem.heads_kv;
-  prepared.two_terms = few_keys(Tag::config(problem.head_dim), problem.seq_kv);
-  // On the host executor a few blocks, so that OS threads share the work and blocks take several
-  // items each.
-  constexpr int kHostBlocks = 4;
-  const int blocks = kBackend == Backend::kDevice ? device.sm_count : kHostBlocks;
-  const Status status = for_head_dim<Tag>(problem.head_dim, [&]<int kHeadDim>() {
-    const auto with_terms = [&]<int kTerms>() {
-      using T = Traits<Tag, kHeadDim, kTerms>;
-      const Status made = prepare_params<T>(problem, prepared.params);
-      if (!made.ok()) return made;
-      plan_schedule<T>(blocks, may_share_rows(options), prepared, state.workspace_bytes);
-      if (T::kConfig.prepared_values) plan_values<T>(problem, prepared, state.workspace_bytes);
-      return made;
-    };
-    return prepared.two_terms ? with_terms.template operator()<2>()
-                              : with_terms.template operator()<1>();
-  });
-  if (!status.ok()) return status;
-  detail::put(state, prepared);
-  return {};
-}
-
-template <class Tag, Backend kBackend>
-Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue& queue) {
-  const auto& prepared = detail::get<Prepared>(state);
-  Params params = prepared.params;
-  if (state.workspace_bytes > 0) {
-    auto* const bytes = static_cast<std::byte*>(workspace);
-    params.arrivals = reinterpret_cast<std::uint64_t*>(bytes);
-    params.parts = reinterpret_cast<float*>(bytes + prepared.arrivals_bytes);
-    params.values = reinterpret_cast<std::uint8_t*>(bytes + prepared.values_offset);
-    params.units.claimed = reinterpret_cast<std::uint64_t*>(bytes + prepared.counts_offset);
-    params.units.turned = params.units.claimed + prepared.kv_heads;
-    params.units.all = params.units.turned + prepared.kv_heads * prepared.kv_tiles;
-    params.units.left = params.units.all + 1;
-  }
-  return for_head_dim<Tag>(prepared.head_dim, [&]<int kHeadDim>() {
-    return prepared.two_terms ? launch_kernels<Tag, kHeadDim, 2>(prepared, params, queue)
-                              : launch_kernels<Tag, kHeadDim, 1>(prepared, params, queue);
-  });
 }
 
 }  // namespace fp8_sdpa::sm90

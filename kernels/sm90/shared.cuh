@@ -7,7 +7,7 @@
 //   ------------|--------------|-------------------------------|------------------|-------------
 //   queries     | tile_m       | head_dim, 128 or 64 bytes     | TMA              | wgmma (A)
 //   keys        | tile_n       | head_dim                      | TMA              | wgmma (B)
-//   landing     | tile_n       | head_dim                      | TMA              | ldmatrix
+//   staging     | tile_n       | head_dim                      | TMA              | ldmatrix
 //   values      | head_dim (+8)| keys, 128, 64 or 32 bytes     | stmatrix, TMA or | wgmma (B)
 //               |              |                               | bulk copy        |
 #pragma once
@@ -60,60 +60,57 @@ struct alignas(1024) Tile {
   }
 };
 
-/// What kernel <Tag, kHeadDim, kTerms> is made of; kTerms are those of P.
-template <class Tag, int kD, int kTerms = 1>
+/// What the kernel of a tag is made of.
+template <class Tag>
 struct Traits {
-  static constexpr Config kConfig = kTerms == 2 ? with_two_terms(Tag::config(kD)) : Tag::config(kD);
-  static constexpr int kHeadDim = kD;
+  static constexpr Config kConfig = Tag::kConfig;
+  static constexpr int kHeadDim = Tag::kHeadDim;
   static constexpr int kTileM = kConfig.tile_m();
   static constexpr int kTileN = kConfig.tile_n;
   static constexpr int kStages = kConfig.stages;
-  /// Work items whose Q is there at once: at head_dim 256 the memory has room for one.
-  static constexpr int kQueryStages = kD <= 128 ? 2 : 1;
+  /// Work work tiles whose Q is there at once: at head_dim 256 the memory has room for one.
+  static constexpr int kQueryStages = kHeadDim <= 128 ? 2 : 1;
   static constexpr int kConsumers = kConfig.consumers();
   static constexpr int kConsumerWarps = kConsumers * kWarpgroupWarps;
   static constexpr int kRowGroups = kConfig.row_groups;
-  static constexpr int kKeyGroups = kConfig.key_groups;
-  static constexpr int kClusterBlocks = kConfig.cluster_blocks;
-  static constexpr int kSharers = kConfig.sharers();
-  /// Whether blocks may share an item (schedule.hpp).
-  static constexpr bool kMaySplit = kClusterBlocks == 1 && !kConfig.two_terms;
+  static constexpr bool kVInWorkspace = kConfig.v_in_workspace();
+  static constexpr bool kTransposesOnce = kConfig.transposes_once();
+  static constexpr int kKvSplits = kConfig.kv_splits;
+  /// Whether blocks may share a work tile (schedule.hpp).
+  static constexpr bool kMaySplit = !kConfig.two_terms;
 
-  static constexpr int kScoreRegisters = kTileN / 2;  ///< S, fp32
-  static constexpr int kOutputRegisters = kD / 2;     ///< O, fp32
+  static constexpr int kScoreRegisters = kTileN / 2;     ///< S, fp32
+  static constexpr int kOutputRegisters = kHeadDim / 2;  ///< O, fp32
   /// Columns of O that one P V multiply does.
-  static constexpr int kPvColumns = kConfig.pv_columns > 0 ? kConfig.pv_columns : kD;
+  static constexpr int kPvColumns = kConfig.pv_columns > 0 ? kConfig.pv_columns : kHeadDim;
   /// A multiple of 8 rows that V^T has more than the head dim; the last P V multiply has them.
-  static constexpr int kExtraRows = kConfig.ones_column ? 8 : 0;
+  static constexpr int kExtraRows = kConfig.mma_row_sums ? 8 : 0;
 
   /// Warps of the producer warpgroup that bring V into its place, or turn it for all blocks; the
   /// other warp issues TMA.
   static constexpr int kTransposers = 3;
-  /// Dims of a tile of V that are turned at once where V is turned for all blocks, and how many
-  /// times that is done.
-  static constexpr int kUnitDims = kD < 128 ? kD : 128;
-  static constexpr int kUnits = kD / kUnitDims;
+  /// Dims of a tile of V that are transposed at once where V is transposed for all blocks, and how
+  /// many times that is done.
+  static constexpr int kUnitDims = kHeadDim < 128 ? kHeadDim : 128;
+  static constexpr int kUnits = kHeadDim / kUnitDims;
 
   static_assert((kStages & (kStages - 1)) == 0 && kStages <= gpu::kWarpSize);
-  static_assert(kKeyGroups <= kStages);  // the loader looks back at the slots of the last tiles
+  static_assert(kKvSplits <= kStages);  // the loader looks back at the slots of the last tiles
   static_assert(kTileN % 32 == 0 && kTileN <= 256);
-  static_assert(kD % kPvColumns == 0);
+  static_assert(kHeadDim % kPvColumns == 0);
   // A warpgroup holds values of one tile while it waits for those of its next.
-  static_assert(kConfig.pipeline == Pipeline::kSerial || kStages >= 2 * kKeyGroups);
-  // Blocks exchange halves of O; a block has all of a warpgroup's tiles.
-  static_assert(kClusterBlocks == 1 || (kClusterBlocks == 2 && kKeyGroups == 1));
-  static_assert(kConfig.chords == 0 || kConfig.ones_column);  // l would have to add them up
-  static_assert(!kConfig.exp_turns || (kKeyGroups == 1 && kConfig.pipeline == Pipeline::kSerial));
+  static_assert(kConfig.pipeline == Pipeline::kSerial || kStages >= 2 * kKvSplits);
+  static_assert(kConfig.linear_exp2 == 0 || kConfig.mma_row_sums);  // l would have to add them up
+  static_assert(!kConfig.ping_pong || (kKvSplits == 1 && kConfig.pipeline == Pipeline::kSerial));
 };
 
-/// Partial results of a block whose warpgroups share rows; where blocks share them, the columns of
-/// O that the other one writes.
-template <class T, bool = (T::kSharers > 1)>
+/// Partial results of a block whose warpgroups share rows.
+template <class T, bool = (T::kKvSplits > 1)>
 struct Partials {
   struct alignas(16) Four {
     float x[4];
   };
-  Four o[T::kConsumers][T::kOutputRegisters / T::kClusterBlocks / 4][kWarpgroupThreads];
+  Four o[T::kConsumers][T::kOutputRegisters / 4][kWarpgroupThreads];
   float max[T::kConsumers][2][kWarpgroupThreads];
   float sum[T::kConsumers][2][kWarpgroupThreads];
 };
@@ -127,27 +124,28 @@ struct Unit {
   int part;        ///< which dims
   static constexpr int kNone = -1;
 };
-/// Two of them under way, with Config::once: one is loaded while the other is turned.
-template <class T, bool = T::kConfig.once>
+/// Two of them under way, with Transpose::kOnceByBlocks: one is loaded while the other is
+/// transposed.
+template <class T, bool = T::kTransposesOnce>
 struct UnitBuffers {
   static constexpr int kSlots = 2;
   static constexpr int kKnown = 4;  ///< one is told while the next but one is claimed
-  Tile<T::kTileN, T::kUnitDims> landing[kSlots];
-  Tile<T::kUnitDims + T::kExtraRows, T::kTileN> turned;
-  gpu::MBarrier landed[kSlots];
+  Tile<T::kTileN, T::kUnitDims> staging[kSlots];
+  Tile<T::kUnitDims + T::kExtraRows, T::kTileN> transposed;
+  gpu::MBarrier staged[kSlots];
   Unit units[kKnown];
-  // Of the thread that fetches, which has no registers to spare: its next piece of work, and the
+  // Of the thread that fetches, which has no registers to spare: its next tile range, and the
   // head of the one before, which may have units left.
   int step, batch_head;
 };
 template <class T>
 struct UnitBuffers<T, false> {};
 
-/// What a warp of consumers will want of its item behind the loop over keys, where nothing cold
-/// should have to be fetched; the loop has no register for it.
+/// What a warp of consumers will want of its work tile behind the loop over keys, where nothing
+/// cold should have to be fetched; the loop has no register for it.
 struct Held {
   int batch, head, first_row;
-  bool first;  ///< of the block's items
+  bool first;  ///< of the block's work tiles
   float v_descale;
   std::uint16_t* o;  ///< the warp's first row
 };
@@ -156,31 +154,32 @@ struct Held {
 ///
 ///   barrier       | arrivals a phase                     | means
 ///   --------------|--------------------------------------|------------------------------------
-///   query_full[s] | 1 + bytes: the loader                | Q of a work item is there
+///   query_full[s] | 1 + bytes: the loader                | Q of a work tile is there
 ///   key_full[s]   | 1 + bytes: the loader                | K of a tile is there
 ///   key_empty[s]  | warps of one key group's consumers   | nobody reads it any more; that of an
-///                 |                                      | item's last tiles: nor its Q
-///   landing_full  | 1 + bytes: the loader                | V of a tile has landed
-///   landing_empty | the warps at the tile                | it has been transposed
+///                 |                                      | work tile's last tiles: nor its Q
+///   staging_full  | 1 + bytes: the loader                | V of a tile has arrived
+///   staging_empty | the warps at the tile                | it has been transposed
 ///   value_full[s] | the warps at the tile; with          | V^T of a tile is there
 ///                 | prepared_values 1 + bytes            |
 ///   value_empty[s]| warps of one key group's consumers   | nobody reads it any more
 ///   turn[g][w]    | warp w of the row group before g     | its exponentials are under way
-///   landed[s]     | 1 + bytes: a thread of the turners   | a unit of V has landed
-///   all_loaded()  | 1: the loader, with Config::once     | it waits for no unit any more
+///   arrived[s]     | 1 + bytes: a thread of the transposers   | a unit of V has arrived
+///   all_loaded()  | 1: the loader, with Transpose::kOnceByBlocks     | it waits for no unit any
+///   more
 template <class T>
 struct Shared {
   using Queries = Tile<T::kTileM, T::kHeadDim>;
   using Keys = Tile<T::kTileN, T::kHeadDim>;
   using Values = Tile<T::kHeadDim + T::kExtraRows, T::kTileN>;
-  static constexpr int kLandings = T::kConfig.warp_per_tile ? T::kTransposers : 2;
+  static constexpr int kStagingBuffers = T::kConfig.warp_per_tile ? T::kTransposers : 2;
   /// A transposed V lands where it stays: then its barriers count the stages of `values`.
-  static constexpr int kLandingsFull = T::kStages < kLandings ? kLandings : T::kStages;
+  static constexpr int kStagingFull = T::kStages < kStagingBuffers ? kStagingBuffers : T::kStages;
 
   Queries queries[T::kQueryStages];
   Keys keys[T::kStages];
   struct NoTile {};
-  std::conditional_t<T::kConfig.prepared_values, NoTile, Keys> landing[kLandings];
+  std::conditional_t<T::kVInWorkspace, NoTile, Keys> staging[kStagingBuffers];
   Values values[T::kStages];
   Partials<T> partials;
   UnitBuffers<T> unit;
@@ -188,23 +187,23 @@ struct Shared {
   gpu::MBarrier query_full[T::kQueryStages];
   gpu::MBarrier key_full[T::kStages], key_empty[T::kStages];
   gpu::MBarrier value_full[T::kStages], value_empty[T::kStages];
-  gpu::MBarrier landing_full[kLandingsFull];
-  gpu::MBarrier landing_empty[kLandings];
-  bool no_tile[kLandingsFull];  ///< whether landing_full says that no tile is left
-  float zero;                   ///< 0
-  gpu::MBarrier turn[T::kConfig.exp_turns ? T::kRowGroups : 1][kWarpgroupWarps];
+  gpu::MBarrier staging_full[kStagingFull];
+  gpu::MBarrier staging_empty[kStagingBuffers];
+  bool no_tile[kStagingFull];  ///< whether staging_full says that no tile is left
+  float zero;                  ///< 0
+  gpu::MBarrier turn[T::kConfig.ping_pong ? T::kRowGroups : 1][kWarpgroupWarps];
 
-  /// With Config::once, where nothing lands. (One barrier more to initialise, and ptxas spills at
-  /// head_dim 256.)
+  /// With Transpose::kOnceByBlocks, where nothing lands. (One barrier more to initialise, and ptxas
+  /// spills at head_dim 256.)
   GPU_FN gpu::MBarrier& all_loaded() {
-    static_assert(T::kConfig.once);
-    return landing_full[0];
+    static_assert(T::kTransposesOnce);
+    return staging_full[0];
   }
 };
 
 /// Where a tile of V^T lies in the workspace: tiles of a (batch, KV head) follow each other.
 template <class T>
-GPU_FN std::uint8_t* prepared_tile(std::uint8_t* values, int seq_kv, int batch_head, int tile) {
+GPU_FN std::uint8_t* workspace_tile(std::uint8_t* values, int seq_kv, int batch_head, int tile) {
   const std::int64_t tiles = (seq_kv + T::kTileN - 1) / T::kTileN;
   return values + (batch_head * tiles + tile) * std::int64_t{sizeof(typename Shared<T>::Values)};
 }
@@ -228,7 +227,7 @@ GPU_FN void copy_part(const Part& from, std::uint8_t* tile, int part, int thread
   }
 }
 
-/// The slot of the `position`-th use of a ring, counted over all work items, and the parity of the
+/// The slot of the `position`-th use of a ring, counted over all work tiles, and the parity of the
 /// phase that fills it; the phase that emptied it before has the other parity.
 template <int kSlots>
 GPU_FN int slot_of(unsigned position) {

@@ -1,11 +1,14 @@
 // The sm90 family as the variant table sees it.
 #pragma once
 
+#include <string_view>
+
 #include "dispatch/plan_state.hpp"
 #include "fp8_sdpa/device.hpp"
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
 #include "gpu/queue.hpp"
+#include "sm90/tile_shapes.hpp"
 
 namespace fp8_sdpa::sm90 {
 
@@ -14,16 +17,16 @@ inline bool may_share_rows(const PlanOptions& options) {
   return !options.batch_invariant && !options.no_workspace;
 }
 
-/// head_dim 64, 128 or 256 as the variant serves; masks none and causal; heads_kv dividing heads_q;
-/// E4M3; row-major or transposed V; sm_90.
-template <class Tag>
-Status supports(const Problem& problem, const Device& device);
+/// Whether the kernel serves a problem: its head_dim and its LSE; masks none and causal; heads_kv
+/// dividing heads_q; E4M3; row-major or transposed V; sm_90; its number of keys.
+Status supports(const TileShape& shape, const Problem& problem, const Device& device);
 
-/// Predicted from the variant's shape: variant_impl.hpp.
-template <class Tag>
-double predicted_us(const Problem& problem, int sm_count, const PlanOptions& options);
+/// Predicted microseconds: variant_impl.hpp.
+double predicted_us(const TileShape& shape, const Problem& problem, int sm_count,
+                    const PlanOptions& options);
 
-/// Encodes the tensor maps and shares out the work, once per plan. Instantiated per backend.
+/// Encodes the tensor maps and shares out the work, once per plan. Instantiated per kernel and
+/// backend.
 template <class Tag, Backend kBackend>
 Status prepare(const Problem& problem, const Device& device, const PlanOptions& options,
                detail::PlanState& state);
@@ -31,5 +34,13 @@ Status prepare(const Problem& problem, const Device& device, const PlanOptions& 
 /// Launches what prepare() left in `state`.
 template <class Tag, Backend kBackend>
 Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue& queue);
+
+/// Whether every kernel of a variant keeps V^T in the workspace.
+constexpr bool needs_workspace(std::string_view variant) {
+  for (const TileShape& shape : kTileShapes) {
+    if (shape.variant == variant) return shape.config.v_in_workspace();
+  }
+  return false;
+}
 
 }  // namespace fp8_sdpa::sm90

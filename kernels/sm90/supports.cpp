@@ -1,7 +1,6 @@
 #include <climits>
 #include <string>
 
-#include "sm90/config.hpp"
 #include "sm90/sm90.hpp"
 
 namespace fp8_sdpa::sm90 {
@@ -44,66 +43,65 @@ Status check_sizes(const std::string& name, const Problem& p, const Config& conf
     return unsupported(name + " serves sequences up to " + number(kMaxSeq) + ", not " +
                        number(p.seq_q) + " and " + number(p.seq_kv));
   }
-  // Rounds of a grid past the last item must not overflow either.
-  constexpr std::int64_t kMaxItems = INT_MAX / 2;
+  // Rounds of a grid past the last work tile must not overflow either.
+  constexpr std::int64_t kMaxWorkTiles = INT_MAX / 2;
   const std::int64_t tiles = (p.seq_q + config.tile_m() - 1) / config.tile_m();
-  if (p.batch > kMaxItems / p.heads_q || tiles > kMaxItems / (p.batch * p.heads_q)) {
-    return unsupported(name + " serves at most " + number(kMaxItems) + " tiles of " +
+  if (p.batch > kMaxWorkTiles / p.heads_q || tiles > kMaxWorkTiles / (p.batch * p.heads_q)) {
+    return unsupported(name + " serves at most " + number(kMaxWorkTiles) + " tiles of " +
                        number(config.tile_m()) + " query rows");
   }
   const std::int64_t kv_tiles = (p.seq_kv + config.tile_n - 1) / config.tile_n;
-  constexpr int kMaxParts = 2;  // of a tile, a block each
-  if (config.prepared_values &&
-      kv_tiles * kMaxParts > kMaxItems / (std::int64_t{p.batch} * p.heads_kv)) {
-    return unsupported(name + " serves at most " + number(kMaxItems) + " tiles of " +
+  constexpr int kMaxSplits = 2;  // of a tile, a block each
+  if (config.v_in_workspace() &&
+      kv_tiles * kMaxSplits > kMaxWorkTiles / (std::int64_t{p.batch} * p.heads_kv)) {
+    return unsupported(name + " serves at most " + number(kMaxWorkTiles) + " tiles of " +
                        number(config.tile_n) + " keys");
   }
   return {};
 }
 
-template <class Tag>
-std::string served_head_dims() {
+std::string served_head_dims(const TileShape& asked) {
   std::string text;
-  for (const int head_dim : {64, 128, 256}) {
-    if (!Tag::serves(head_dim)) continue;
-    text += (text.empty() ? "" : ", ") + number(head_dim);
+  for (const TileShape& shape : kTileShapes) {
+    const bool first =
+        shape.head_dim != 0 && text.find(number(shape.head_dim)) == std::string::npos;
+    if (shape.variant == asked.variant && first)
+      text += (text.empty() ? "" : ", ") + number(shape.head_dim);
   }
   return text;
 }
 
-Status check(const std::string& name, const Config& config, const Problem& p,
-             const Device& device) {
-  // Only sm_90 itself: sm_90a code runs nowhere else.
-  if (device.backend == Backend::kDevice && device.sm_version != kMinSmVersion) {
-    return unsupported(name + " needs sm_90; " + device.name + " is sm_" +
-                       std::to_string(device.sm_version));
-  }
-  if (Status s = check_formats(name, p); !s.ok()) return s;
-  if (config.ones_column && p.lse != nullptr) {
-    return unsupported(name + " gives no LSE: its row sums are of rounded weights");
-  }
-  const bool transposed = p.v.stride_dim != 1;
-  if (Status s = check_map(name, "q", p.q, false); !s.ok()) return s;
-  if (Status s = check_map(name, "k", p.k, false); !s.ok()) return s;
-  if (Status s = check_map(name, "v", p.v, transposed); !s.ok()) return s;
-  return check_sizes(name, p, config);
+Status check_keys(const std::string& name, const TileShape& shape, const Problem& p) {
+  const bool few = p.seq_kv <= kMaxKeysOfTwoTerms;
+  if (few == shape.config.two_terms) return {};
+  return unsupported(name + " serves " + (few ? "more than " : "at most ") +
+                     number(kMaxKeysOfTwoTerms) + " keys, not " + number(p.seq_kv));
 }
 
 }  // namespace
 
-template <class Tag>
-Status supports(const Problem& problem, const Device& device) {
-  const std::string name = Tag::kName;
-  if (!Tag::serves(problem.head_dim)) {
-    return unsupported(name + " serves head_dim " + served_head_dims<Tag>() + ", not " +
-                       std::to_string(problem.head_dim));
+Status supports(const TileShape& shape, const Problem& p, const Device& device) {
+  const std::string name(shape.variant);
+  if (shape.head_dim != p.head_dim) {
+    return unsupported(name + " serves head_dim " + served_head_dims(shape) + ", not " +
+                       number(p.head_dim));
   }
-  return check(name, Tag::config(problem.head_dim), problem, device);
+  // Only sm_90 itself: sm_90a code runs nowhere else.
+  if (device.backend == Backend::kDevice && device.sm_version != kMinSmVersion) {
+    return unsupported(name + " needs sm_90; " + device.name + " is sm_" +
+                       number(device.sm_version));
+  }
+  if (Status s = check_formats(name, p); !s.ok()) return s;
+  if (shape.lse == Lse::no_lse && p.lse != nullptr) {
+    return unsupported(name + " gives no LSE at head_dim " + number(p.head_dim) +
+                       ": its row sums are of rounded weights");
+  }
+  if (Status s = check_keys(name, shape, p); !s.ok()) return s;
+  const bool transposed = p.v.stride_dim != 1;
+  if (Status s = check_map(name, "q", p.q, false); !s.ok()) return s;
+  if (Status s = check_map(name, "k", p.k, false); !s.ok()) return s;
+  if (Status s = check_map(name, "v", p.v, transposed); !s.ok()) return s;
+  return check_sizes(name, p, shape.config);
 }
-
-#define FP8_SDPA_SM90_VARIANT(NAME, SUMMARY) \
-  template Status supports<tag::NAME>(const Problem&, const Device&);
-#include "sm90/variants.def"
-#undef FP8_SDPA_SM90_VARIANT
 
 }  // namespace fp8_sdpa::sm90

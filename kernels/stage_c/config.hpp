@@ -1,7 +1,7 @@
 // Stage C's sizes, limits and tags: what a variant of this family is, as compile-time facts.
 #pragma once
 
-#include "fp8_sdpa/variant.hpp"
+#include "dispatch/variant.hpp"
 
 namespace fp8_sdpa::stage_c {
 

@@ -1,6 +1,6 @@
-// Launch functions of the Stage C variants of part FP8_SDPA_STAGE_C_INSTANCES of variants.def.
-// instances_*.cu give them to nvcc for the device, instances_*_host.cpp give the same text to the
-// host compiler for the host executor. Parts, so that a build uses more than one core.
+// Launch functions of the Stage C variants of part FP8_SDPA_INSTANCE of variants.def, for one
+// backend: parts, so that a build uses more than one core. The build writes a file for nvcc and one
+// for the host compiler that include this text.
 #pragma once
 
 #include "stage_c/kernel.cuh"
@@ -16,7 +16,7 @@ Status launch(const Problem& problem, const gpu::Queue& queue) {
 
 #define FP8_SDPA_STAGE_C_VARIANT(NAME, SUMMARY, ...) \
   template Status launch<tag::NAME, gpu::kBackend>(const Problem&, const gpu::Queue&);
-#define FP8_SDPA_STAGE_C_PART FP8_SDPA_STAGE_C_INSTANCES
+#define FP8_SDPA_STAGE_C_PART FP8_SDPA_INSTANCE
 #include "stage_c/variants.def"
 #undef FP8_SDPA_STAGE_C_PART
 #undef FP8_SDPA_STAGE_C_VARIANT

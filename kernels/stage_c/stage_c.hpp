@@ -13,7 +13,7 @@ namespace fp8_sdpa::stage_c {
 Status supports(const Problem& problem, const Device& device);
 
 /// Launches the variant of that tag on one backend. Instantiated once per tag and backend, in
-/// instances_*.cu.
+/// instances.cuh.
 template <class Tag, Backend kBackend>
 Status launch(const Problem& problem, const gpu::Queue& queue);
 

@@ -6,10 +6,10 @@
 #include <string_view>
 
 #include "attention/phase_log.hpp"
+#include "dispatch/variant.hpp"
 #include "fp8_sdpa/device.hpp"
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "fp8_sdpa/variant.hpp"
 #include "gpu/queue.hpp"
 
 namespace fp8_sdpa::traced {
@@ -32,7 +32,7 @@ std::span<const TracedVariant> traced_variants();
 /// The variant of that name, or nullptr where it has no log.
 const TracedVariant* find_traced_variant(std::string_view name);
 
-/// Instantiated once per tag and backend, in instances.cu.
+/// Instantiated once per tag and backend, in instances.cuh.
 template <class Tag, Backend kBackend>
 Status launch(const Problem& problem, const attention::PhaseSink& sink, const gpu::Queue& queue);
 

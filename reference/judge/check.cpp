@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "fp8_sdpa/forward.hpp"
+#include "fp8_sdpa/plan.hpp"
 #include "reference/formats/half.hpp"
 #include "reference/judge/budget.hpp"
 #include "reference/judge/harness.hpp"

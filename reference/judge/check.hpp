@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "dispatch/variant.hpp"
 #include "fp8_sdpa/device.hpp"
-#include "fp8_sdpa/forward.hpp"
-#include "fp8_sdpa/variant.hpp"
+#include "fp8_sdpa/plan.hpp"
 #include "reference/config/config.hpp"
 #include "reference/judge/gates.hpp"
 #include "reference/oracle/case.hpp"

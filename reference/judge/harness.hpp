@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "fp8_sdpa/forward.hpp"
+#include "fp8_sdpa/plan.hpp"
 #include "reference/judge/check.hpp"
 #include "reference/oracle/case.hpp"
 #include "reference/oracle/memory.hpp"

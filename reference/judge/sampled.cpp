@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "fp8_sdpa/forward.hpp"
+#include "fp8_sdpa/plan.hpp"
 #include "reference/formats/half.hpp"
 #include "reference/formats/parallel.hpp"
 #include "reference/judge/harness.hpp"

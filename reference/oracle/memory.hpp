@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fp8_sdpa/device.hpp"
-#include "fp8_sdpa/forward.hpp"
+#include "fp8_sdpa/plan.hpp"
 #include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::reference {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "benchmarks/perf_file.hpp"
+#include "benchmarks/files/perf_file.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace {

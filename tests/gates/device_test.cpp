@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8_sdpa/forward.hpp"
+#include "fp8_sdpa/plan.hpp"
 #include "tests/gates/gate_cases.hpp"
 #include "tests/gates/subject.hpp"
 

@@ -11,8 +11,8 @@
 #include <tuple>
 #include <vector>
 
+#include "dispatch/variant.hpp"
 #include "fp8_sdpa/device.hpp"
-#include "fp8_sdpa/variant.hpp"
 #include "reference/config/config.hpp"
 #include "reference/judge/check.hpp"
 

@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "fp8_sdpa/forward.hpp"
+#include "fp8_sdpa/plan.hpp"
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {

@@ -22,7 +22,7 @@ class SharedItems : public testing::TestWithParam<BackendVariant> {
   bool shares() const { return variant().name != "sm90_cluster"; }
   /// V^T lies in the workspace.
   bool prepares() const {
-    return variant().name == "sm90_prepared" || variant().name == "sm90_once";
+    return variant().name == "sm90_pre_transpose" || variant().name == "sm90_shared_transpose";
   }
 
   /// A plan, of tensors that are gone: nothing is launched.

@@ -32,15 +32,15 @@ struct Later {
   using Shared = NoShared;
   static constexpr int kThreads = gpu_model::kThreads;
   static constexpr int kMinBlocks = 1;
-  static constexpr bool kStartsEarly = kEarly;
+  static constexpr bool kUsesPdl = kEarly;
   GPU_FN static void run(const Params& p, Shared& /*unused*/) {
     World& world = *p.world;
     const unsigned block = gpu::block_idx().x;
     if (gpu::thread_idx() == 0) world.before[block] = world.value;
     gpu::sync_block();
     if (!world.waits && block == 3) return;
-    gpu::wait_for_earlier_kernels();
-    gpu::let_next_kernel_start();
+    gpu::pdl_wait();
+    gpu::pdl_launch_dependents();
     world.after[block][gpu::thread_idx()] = world.value;
   }
 };
@@ -87,9 +87,9 @@ struct OneWarpWaits {
   using Shared = NoShared;
   static constexpr int kThreads = gpu_model::kThreads;
   static constexpr int kMinBlocks = 1;
-  static constexpr bool kStartsEarly = true;
+  static constexpr bool kUsesPdl = true;
   GPU_FN static void run(const Params& p, Shared& /*unused*/) {
-    if (gpu::warp_idx() == 0) gpu::wait_for_earlier_kernels();
+    if (gpu::warp_idx() == 0) gpu::pdl_wait();
     p.world->after[0][gpu::thread_idx()] = p.world->value;
   }
 };

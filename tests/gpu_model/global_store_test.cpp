@@ -181,14 +181,14 @@ struct Second {
   using Shared = Place;
   static constexpr int kThreads = 32;
   static constexpr int kMinBlocks = 1;
-  static constexpr bool kStartsEarly = true;
+  static constexpr bool kUsesPdl = true;
   GPU_FN static void run(const Params& p, Shared& sm) {
     if (gpu::thread_idx() == 0) {
       gpu::mbarrier_init(sm.full, 1);
       gpu::fence_mbarrier_init();
     }
     gpu::store_global_16(&p.own->bytes[kChunk * gpu::lane_idx()], chunk_of(1));
-    gpu::wait_for_earlier_kernels();
+    gpu::pdl_wait();
     if (kFences) gpu::fence_proxy_async_global();
     load(kFences ? *p.first : *p.own, sm, 0, kLoaded);
   }

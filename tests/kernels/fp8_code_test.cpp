@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8_sdpa/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "tests/kernels/kernel_code.hpp"
 
 namespace fp8_sdpa::tests {

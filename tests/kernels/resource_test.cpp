@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "benchmarks/resources.hpp"
-#include "fp8_sdpa/resources.hpp"
+#include "benchmarks/report/resources.hpp"
+#include "dispatch/resources.hpp"
 #include "tests/kernels/planted_kernels.hpp"
 
 namespace fp8_sdpa::bench {
@@ -49,14 +49,14 @@ TEST(ResourceGates, EveryVariantOnEveryArchitecture) {
 // Blocks of one variant differ: registers of one head dim beside the threads of another say
 // nothing.
 TEST(ResourceGates, EachHeadDimHasItsOwnBlock) {
-  const auto variant = find_variant("sm90_turns_ones");
+  const auto variant = find_variant("sm90_ping_pong");
   ASSERT_TRUE(variant.ok()) << variant.status().message();
   EXPECT_EQ(resources_at(**variant, 64).threads, 5 * 128);
   EXPECT_EQ(resources_at(**variant, 128).threads, 4 * 128);
   EXPECT_EQ(resources_at(**variant, 256).threads, (*variant)->resources.threads);
   int head_dims_seen = 0;
   for (const ResourceUse& use : uses_of_this_build()) {
-    if (use.variant != "sm90_turns_ones") continue;
+    if (use.variant != "sm90_ping_pong") continue;
     const bool head_dim_64 = use.kernel.find("sm90_turns_onesELi64E") != std::string::npos;
     EXPECT_EQ(use.threads, head_dim_64 ? 5 * 128 : 4 * 128) << use.kernel;
     head_dims_seen |= head_dim_64 ? 1 : 2;

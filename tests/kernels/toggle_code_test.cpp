@@ -7,7 +7,7 @@
 #include <memory>
 #include <sstream>
 
-#include "fp8_sdpa/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "tests/kernels/kernel_code.hpp"
 
 namespace fp8_sdpa::tests {
@@ -174,7 +174,7 @@ TEST(ToggleCodeOfAll, RegisterResidentFamilies) {
 
 TEST(ToggleCodeOfAll, Sm90TurnsValuesByMatrices) {
   int seen = 0;
-  const auto [first, last] = kernels().equal_range("sm90_prepared");
+  const auto [first, last] = kernels().equal_range("sm90_pre_transpose");
   for (auto it = first; it != last; ++it) {
     const KernelCode& kernel = it->second;
     if (!kernel.turns_values()) continue;

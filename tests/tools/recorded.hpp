@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/repetitions.hpp"
-#include "benchmarks/stats.hpp"
+#include "benchmarks/statistics/repetitions.hpp"
+#include "benchmarks/statistics/stats.hpp"
 
 namespace fp8_sdpa::bench {
 

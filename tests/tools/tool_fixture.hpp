@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/results.hpp"
+#include "benchmarks/files/results.hpp"
 
 namespace fp8_sdpa::bench {
 

@@ -4,9 +4,9 @@
 #include <span>
 #include <string_view>
 
+#include "dispatch/variant.hpp"
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "fp8_sdpa/variant.hpp"
 #include "gpu/gpu.hpp"
 #include "gpu/queue.hpp"
 

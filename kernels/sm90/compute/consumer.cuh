@@ -1,4 +1,4 @@
-// A consumer warpgroup: 64 query rows of a work item against its share of the KV tiles, last tile
+// A consumer warpgroup: 64 query rows of a work tile against its share of the KV tiles, last tile
 // first, so that masked tiles come at the start.
 //
 // Data flow of a tile, all in registers but Q, K and V^T:
@@ -32,16 +32,16 @@ inline constexpr int kFreshRegisters =
 template <class T>
 struct Consumer {
   static constexpr Config kConfig = T::kConfig;
-  static constexpr int kInTurn = kConfig.in_turn;
-  static constexpr std::uint16_t kChords = kConfig.chords;
+  static constexpr int kExpsInHand = kConfig.exps_in_hand;
+  static constexpr std::uint16_t kLinearExp2 = kConfig.linear_exp2;
   /// Whether K of the next tile is waited for while P V of this one runs.
-  static constexpr bool kWaitAhead = kConfig.exp_turns || kConfig.ones_column;
+  static constexpr bool kWaitAhead = kConfig.ping_pong || kConfig.mma_row_sums;
   /// In place of `unmasked`: scales are negative, so scores change their sign, and every tile takes
   /// the way of masked ones.
   static constexpr int kNegated = -1;
   /// Whether the descriptors of the next Q K^T are computed while P V of this tile runs; with four
   /// warps a scheduler, others fill that gap.
-  static constexpr bool kDescribeAhead = kConfig.exp_turns && T::kConsumers < 4;
+  static constexpr bool kDescribeAhead = kConfig.ping_pong && T::kConsumers < 4;
   using Scores = float[T::kScoreRegisters];
   using Weights = std::uint32_t[T::kTileN / kDepth][4];
   using Outputs = float[T::kOutputRegisters];
@@ -50,14 +50,14 @@ struct Consumer {
 
   const Params& p;
   Shared<T>& sm;
-  int row_group, key_group;
+  int row_group, kv_split;
   int warp;      ///< of the warpgroup
   int step = 0;  ///< of the block's work
   Operands<T> operands;
   int query_slot = 0;
   typename Operands<T>::ScoresAt next_scores = {};  ///< with kDescribeAhead
   unsigned position = 0;  ///< in the rings of K and V: of the tile whose scores are next
-  int tile = 0;           ///< that tile, in its piece; negative: none is left
+  int tile = 0;           ///< that tile, in its tile range; negative: none is left
   int unmasked = 0;       ///< tiles below this are seen whole by all of its rows; or kNegated
   Rows rows;
 
@@ -65,12 +65,12 @@ struct Consumer {
       : p(params),
         sm(shared),
         row_group(group % T::kRowGroups),
-        key_group(group / T::kRowGroups),
+        kv_split(group / T::kRowGroups),
         warp(gpu::shfl(gpu::warp_idx() % kWarpgroupWarps, 0)),
         operands(shared, row_group) {}
 
-  /// O, m and l of this warpgroup's rows over its tiles; `tiles_before` are those of earlier items.
-  /// Returns the tiles up to the next one.
+  /// O, m and l of this warpgroup's rows over its tiles; `tiles_before` are those of earlier work
+  /// tiles. Returns the tiles up to the next one.
   GPU_FN unsigned run(const Work& work, float scale, unsigned tiles_before, Outputs& o) {
     begin(work, scale, tiles_before);
 #pragma unroll
@@ -85,7 +85,7 @@ struct Consumer {
       }
     }
     // One that shares its keys with nobody has come past all of them.
-    if constexpr (T::kKeyGroups == 1) return position;
+    if constexpr (T::kKvSplits == 1) return position;
     return tiles_before + static_cast<unsigned>(work.tiles);
   }
 
@@ -107,11 +107,12 @@ struct Consumer {
     release(sm.value_empty[slot_of<T::kStages>(at)]);
   }
   GPU_FN void next() {
-    position += T::kKeyGroups;
-    tile -= T::kSharers;
+    position += T::kKvSplits;
+    tile -= T::kKvSplits;
   }
 
-  /// The place of this warpgroup in the item; tiles that none of its rows sees are passed over.
+  /// The place of this warpgroup in the work tile; tiles that none of its rows sees are passed
+  /// over.
   GPU_FN void begin(const Work& work, float scale, unsigned tiles_before) {
     const int first_row = work.first_row + row_group * kWarpgroupRows;
     const int first_key = work.first_tile * T::kTileN;
@@ -123,28 +124,28 @@ struct Consumer {
     rows = Rows{};
     rows.scale = attention::score_factor(scale);
     if (scale < 0.0F) unmasked = kNegated;
-    position = tiles_before + key_group;
-    tile = work.last_tile - work.first_tile - key_group;
+    position = tiles_before + kv_split;
+    tile = work.last_tile - work.first_tile - kv_split;
     for (; tile * T::kTileN >= end && tile >= 0; next()) {
-      if constexpr (kConfig.exp_turns) take_turn();
+      if constexpr (kConfig.ping_pong) wait_ping_pong();
       wait_keys(position);
       wait_values(position);
       gpu::sync_warp();  // lane 0 speaks for lanes that have seen these phases
       release_keys(position);
       release_values(position);
-      if constexpr (kConfig.exp_turns) pass_turn(0);
+      if constexpr (kConfig.ping_pong) signal_ping_pong(0);
     }
   }
 
   /// Turns go round the warps that share a scheduler, one each a tile.
-  GPU_FN void take_turn() {
+  GPU_FN void wait_ping_pong() {
     const int parity = full_parity<1>(position);
     gpu::mbarrier_wait(sm.turn[row_group][warp], row_group == 0 ? parity ^ 1 : parity);
     gpu::sync_warp();  // a lane that lagged until the phase after the next would miss this one
   }
   /// After `known`, which follows from exponentials and has no sign bit, is known: that holds the
   /// compiler to the order.
-  GPU_FN void pass_turn(std::uint32_t known) {
+  GPU_FN void signal_ping_pong(std::uint32_t known) {
     constexpr std::uint32_t kNever = 0x80000001;
     const bool never = known == kNever;
     const int next_group = row_group + 1 == T::kRowGroups ? 0 : row_group + 1;
@@ -181,9 +182,9 @@ struct Consumer {
     gpu::wgmma_commit();
   }
   /// Keys that the lane's rows see of tile `at_tile` and those after it, from its first column on.
-  /// The item is found again, which few tiles need: the loop has no register to spare for it.
+  /// The work tile is found again, which few tiles need: the loop has no register to spare for it.
   GPU_FN void find_keys_left(int at_tile, int (&left)[2]) const {
-    const Work work = locate<T>(p, piece_of<T>(p, pinned(step)));
+    const Work work = locate<T>(p, range_of<T>(p, pinned(step)));
     const int lane = gpu::lane_idx();
     const int row = work.first_row + row_group * kWarpgroupRows +
                     gpu::warp_idx() % kWarpgroupWarps * 16 + lane / 4;
@@ -216,7 +217,7 @@ struct Consumer {
       for (int h = 0; h < 2; ++h) top[h] = largest(s, h);
     }
     grow_max(top, rows, rescale);
-    if constexpr (!kConfig.ones_column) {
+    if constexpr (!kConfig.mma_row_sums) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) rows.sum[h] *= rescale[h];
     }
@@ -225,33 +226,33 @@ struct Consumer {
   /// compiler mixes exponentials with what uses them, and each waits.
   GPU_FN void weigh(Scores& s) {
     const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
-    exponentiate<0, T::kScoreRegisters, kChords>(s, rows.scale, offset);
+    exponentiate<0, T::kScoreRegisters, kLinearExp2>(s, rows.scale, offset);
     gpu::pin_registers(s);
   }
   /// Scores become operands of P V, in this warpgroup's turn. What uses the exponentials of the
   /// turn fills the gaps between those after it: a warp issues one every 8 clocks.
-  GPU_FN void weigh_in_turn(Scores& s, Weights& weights) {
+  GPU_FN void weigh_ping_pong(Scores& s, Weights& weights) {
     float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
-    take_turn();
+    wait_ping_pong();
     // A load that only the wait before it lets go holds the compiler to the order.
     const float zero = *static_cast<const volatile float*>(&sm.zero);
     offset[0] += zero;
     offset[1] += zero;
-    exponentiate<0, kInTurn, kChords>(s, rows.scale, offset);
-    if constexpr (kConfig.ones_column) {
-      pack<0, kInTurn, kChords>(s, rows.scale, offset, weights);
+    exponentiate<0, kExpsInHand, kLinearExp2>(s, rows.scale, offset);
+    if constexpr (kConfig.mma_row_sums) {
+      pack<0, kExpsInHand, kLinearExp2>(s, rows.scale, offset, weights);
       std::uint32_t known = 0;
 #pragma unroll
-      for (int i = 0; i < kInTurn / 4; ++i) known |= weights[i / 4][i % 4];
-      pass_turn(known);
-      exponentiate<kInTurn, T::kScoreRegisters, kChords>(s, rows.scale, offset);
-      pack<kInTurn, T::kScoreRegisters, kChords>(s, rows.scale, offset, weights);
+      for (int i = 0; i < kExpsInHand / 4; ++i) known |= weights[i / 4][i % 4];
+      signal_ping_pong(known);
+      exponentiate<kExpsInHand, T::kScoreRegisters, kLinearExp2>(s, rows.scale, offset);
+      pack<kExpsInHand, T::kScoreRegisters, kLinearExp2>(s, rows.scale, offset, weights);
     } else {
       WeightSums sums(rows);
-      sums.template add<0, kInTurn>(s);
-      pass_turn(__builtin_bit_cast(std::uint32_t, sums.all()));
-      exponentiate<kInTurn, T::kScoreRegisters>(s, rows.scale, offset);
-      sums.template add<kInTurn, T::kScoreRegisters>(s);
+      sums.template add<0, kExpsInHand>(s);
+      signal_ping_pong(__builtin_bit_cast(std::uint32_t, sums.all()));
+      exponentiate<kExpsInHand, T::kScoreRegisters>(s, rows.scale, offset);
+      sums.template add<kExpsInHand, T::kScoreRegisters>(s);
       sums.finish(rows);
       pack<0, T::kScoreRegisters>(s, rows.scale, offset, weights);
     }
@@ -259,12 +260,12 @@ struct Consumer {
   GPU_FN void take_weights(Scores& s, Weights& weights) {
     const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
     gpu::pin_registers(s);
-    if constexpr (!kConfig.ones_column) {
+    if constexpr (!kConfig.mma_row_sums) {
       WeightSums sums(rows);
       sums.template add<0, T::kScoreRegisters>(s);
       sums.finish(rows);
     }
-    pack<0, T::kScoreRegisters, kChords>(s, rows.scale, offset, weights);
+    pack<0, T::kScoreRegisters, kLinearExp2>(s, rows.scale, offset, weights);
   }
   /// O = O rescale + O' in columns from kColumn on.
   template <int kColumn>
@@ -292,7 +293,7 @@ struct Consumer {
     gpu::forget_registers(fresh);
     gpu::forget_registers(spare);
     issue_outputs<0>(weights, at, fresh);
-    describe_ahead(position + T::kKeyGroups);
+    describe_ahead(position + T::kKvSplits);
     finish_chunks<0>(weights, at, rescale, fresh, spare, o);
   }
   /// From the columns on that are in `fresh`, issued already. Chunks that leave room for two are
@@ -330,7 +331,7 @@ struct Consumer {
   template <int kColumn>
   GPU_FN void wait_ahead() {
     if constexpr (kWaitAhead && kColumn == 0) {
-      if (tile >= T::kSharers) wait_keys(position + T::kKeyGroups);
+      if (tile >= T::kKvSplits) wait_keys(position + T::kKvSplits);
     }
   }
   template <int kFrom, int kTo>
@@ -384,13 +385,13 @@ struct Consumer {
     gpu::wgmma_wait<0>();
     release_keys(position);
     begin_softmax<kMasks>(s, tile, rescale);
-    if constexpr (kConfig.exp_turns) {
-      weigh_in_turn(s, weights);
+    if constexpr (kConfig.ping_pong) {
+      weigh_ping_pong(s, weights);
     } else {
       const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
-      if constexpr (kConfig.ones_column) {
-        exponentiate<0, T::kScoreRegisters, kChords>(s, rows.scale, offset);
-        pack<0, T::kScoreRegisters, kChords>(s, rows.scale, offset, weights);
+      if constexpr (kConfig.mma_row_sums) {
+        exponentiate<0, T::kScoreRegisters, kLinearExp2>(s, rows.scale, offset);
+        pack<0, T::kScoreRegisters, kLinearExp2>(s, rows.scale, offset, weights);
       } else {
         exponentiate_and_pack(s, offset, rows, weights);
       }
@@ -418,14 +419,14 @@ struct Consumer {
     // Here and below: the values of the tile before have been waited for.
     if (tile >= 0) wait_keys(position);
     for (; tile >= 0; next()) overlap_tile(weights, rescale, o);
-    finish_outputs(weights, position - T::kKeyGroups, rescale, o);
-    release_values(position - T::kKeyGroups);
+    finish_outputs(weights, position - T::kKvSplits, rescale, o);
+    release_values(position - T::kKvSplits);
   }
   /// Softmax of a tile under P V of the one before, whose weights become this one's.
   GPU_FN void overlap_tile(Weights& weights, float (&rescale)[2], Outputs& o) {
     Scores s;
     float new_rescale[2];
-    const unsigned before = position - T::kKeyGroups;
+    const unsigned before = position - T::kKvSplits;
     issue_scores(s);
     Fresh<0> fresh;
     gpu::forget_registers(fresh);
@@ -435,7 +436,7 @@ struct Consumer {
     begin_softmax<Masks::kMaybe>(s, tile, new_rescale);
     weigh(s);
     wait_values(position);
-    if (tile >= T::kSharers) wait_keys(position + T::kKeyGroups);
+    if (tile >= T::kKvSplits) wait_keys(position + T::kKvSplits);
     gpu::wgmma_wait<0>();
     add<0>(fresh, rescale, o);
     release_values(before);

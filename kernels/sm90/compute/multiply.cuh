@@ -9,7 +9,7 @@ namespace fp8_sdpa::sm90 {
 inline constexpr int kDepth = 32;
 
 /// Descriptors of what a warpgroup multiplies, computed once. They come through a shuffle: else the
-/// compiler computes them again for each tile, from the block's place in its cluster on.
+/// compiler computes them again for each tile, from the address of shared memory on.
 template <class T>
 struct Operands {
   using Shared = sm90::Shared<T>;

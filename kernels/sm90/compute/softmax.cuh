@@ -5,7 +5,7 @@
 //
 // Weights are 2^8 exp2(s - m): E4M3 holds 2^-9 to 448, so weights down to 2^-14 of the row's
 // largest are normal numbers; none exceeds 2^8. The factor cancels in O / l. The sum l is of the
-// weights before they are rounded, but with a column of ones (Config::ones_column): their errors
+// weights before they are rounded, but with row sums by MMA (Config::mma_row_sums): their errors
 // average out in it, whereas in O each meets its value. A NaN score makes its weight, hence l and O
 // of its row, NaN.
 #pragma once
@@ -89,10 +89,10 @@ GPU_FN float weight_offset(const Rows& rows, int h) {
   return gpu::fma(-rows.max[h], rows.scale, kLog2WeightScale);
 }
 
-/// Which weights are made by chords, and the word that holds a score's weight.
-template <std::uint16_t kChords>
-GPU_FN constexpr bool by_chords(int word) {
-  return kChords >> word & 1;
+/// Which weights are made by piecewise-linear exp2, and the word that holds a score's weight.
+template <std::uint16_t kLinearExp2>
+GPU_FN constexpr bool by_linear_exp2(int word) {
+  return kLinearExp2 >> word & 1;
 }
 GPU_FN constexpr int word_of(int score) {
   return score / 8 * 2 + score / 2 % 2;
@@ -104,13 +104,13 @@ struct FixedPoint {
 };
 inline constexpr int kFractionBits = 6;
 inline constexpr float kFixedOne = 0x1p-24F * (1 << kFractionBits);
-/// log2 of the mean over x of what two_chords() gives, over 2^x.
-inline constexpr float kLog2OfTwoChords = 1.0574557F;
+/// log2 of the mean over x of what linear_exp2_half2() gives, over 2^x.
+inline constexpr float kLog2OfLinearExp2 = 1.0574557F;
 
 GPU_FN FixedPoint fixed_point(float scale, float offset) {
   constexpr float kHalfBias = 15.0F;
   return {scale * kFixedOne,
-          gpu::fma(offset, kFixedOne, (kHalfBias - kLog2OfTwoChords) * kFixedOne)};
+          gpu::fma(offset, kFixedOne, (kHalfBias - kLog2OfLinearExp2) * kFixedOne)};
 }
 /// exp2 of two scores' exponents, as halves, without the MUFU. Below 2^-13 halves are equally far
 /// apart, by 2^-24, so that a conversion to half rounds to fixed point, cuts negatives off, and
@@ -121,24 +121,25 @@ GPU_FN FixedPoint fixed_point(float scale, float offset) {
 /// % of a multiple of 2^x. With x rounded to 1/64, +- 0.54 %: within -1.6 % and +1.1 %, 0.55 % rms,
 /// where E4M3 rounds by up to 6.3 %, 2.6 % rms. Below 2^-15 it is 0; a NaN stays one (and may add 7
 /// units to the mantissa of the other score, which is of the same row).
-GPU_FN std::uint32_t two_chords(float first, float second, const FixedPoint& to) {
+GPU_FN std::uint32_t linear_exp2_half2(float first, float second, const FixedPoint& to) {
   constexpr int kMantissaBits = 10;                    // of a half
   constexpr std::uint32_t kHalf = 0x02000200;          // 1/2 in fixed point, twice
   constexpr std::uint32_t kInverseSqrt2 = 0x39a839a8;  // as a half, twice
   const float upper = gpu::fma(second, to.scale, to.offset);
   const std::uint32_t fixed =
       gpu::float2_to_half2_relu(gpu::fma(first, to.scale, to.offset), upper);
-  const std::uint32_t chord = fixed << (kMantissaBits - kFractionBits);
-  return gpu::fma_half2(chord + kHalf, kInverseSqrt2, chord);
+  const std::uint32_t line = fixed << (kMantissaBits - kFractionBits);
+  return gpu::fma_half2(line + kHalf, kInverseSqrt2, line);
 }
 
-/// Raw scores become weights in place, but for those by chords. What uses them is apart, in
-/// WeightSums::add() and pack(): one warp keeps the MUFU busy only while nothing waits for it.
-template <int kFrom, int kTo, std::uint16_t kChords = 0, int kRegisters>
+/// Raw scores become weights in place, but for those by piecewise-linear exp2. What uses them is
+/// apart, in WeightSums::add() and pack(): one warp keeps the MUFU busy only while nothing waits
+/// for it.
+template <int kFrom, int kTo, std::uint16_t kLinearExp2 = 0, int kRegisters>
 GPU_FN void exponentiate(float (&s)[kRegisters], float scale, const float (&offset)[2]) {
 #pragma unroll
   for (int i = kFrom; i < kTo; ++i) {
-    if (by_chords<kChords>(word_of(i))) continue;
+    if (by_linear_exp2<kLinearExp2>(word_of(i))) continue;
     s[i] = gpu::exp2_approx(gpu::fma(s[i], scale, offset[i / 2 % 2]));
   }
 }
@@ -180,20 +181,20 @@ struct WeightSums {
   }
 };
 
-/// Rounds weights to operands of P V, in the key order of turn_values.cuh: weights[b][h + 2 a]
+/// Rounds weights to operands of P V, in the key order of transpose_values.cuh: weights[b][h + 2 a]
 /// holds, of row g + 8 h, columns 32 b + 16 a + 2t + {0, 1, 8, 9}. Those of s[kFrom] to s[kTo - 1],
-/// both multiples of 8; those by chords are raw scores still.
-template <int kFrom, int kTo, std::uint16_t kChords = 0, int kRegisters>
+/// both multiples of 8; those by piecewise-linear exp2 are raw scores still.
+template <int kFrom, int kTo, std::uint16_t kLinearExp2 = 0, int kRegisters>
 GPU_FN void pack(const float (&s)[kRegisters], float scale, const float (&offset)[2],
                  std::uint32_t (&weights)[kRegisters / 16][4]) {
   static_assert(kFrom % 8 == 0 && kTo % 8 == 0);
 #pragma unroll
   for (int i = kFrom / 4; i < kTo / 4; ++i) {
     const float* p = &s[i / 2 * 8 + 2 * (i % 2)];
-    if (by_chords<kChords>(i)) {
+    if (by_linear_exp2<kLinearExp2>(i)) {
       const FixedPoint to = fixed_point(scale, offset[i % 2]);
-      weights[i / 4][i % 4] =
-          gpu::half4_to_e4m3x4(two_chords(p[0], p[1], to), two_chords(p[4], p[5], to));
+      weights[i / 4][i % 4] = gpu::half4_to_e4m3x4(linear_exp2_half2(p[0], p[1], to),
+                                                   linear_exp2_half2(p[4], p[5], to));
       continue;
     }
     weights[i / 4][i % 4] = static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[0], p[1])) |

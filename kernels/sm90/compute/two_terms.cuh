@@ -8,7 +8,7 @@
 namespace fp8_sdpa::sm90 {
 
 /// Raw scores become weights, l takes them in, and their terms become operands of P V, in the key
-/// order of turn_values.cuh: large[b][h + 2 a] holds, of row g + 8 h, columns
+/// order of transpose_values.cuh: large[b][h + 2 a] holds, of row g + 8 h, columns
 /// 32 b + 16 a + 2t + {0, 1, 8, 9}, and small[b][h + 2 a] what is left of them.
 template <int kRegisters>
 GPU_FN void exponentiate_in_two_terms(const float (&s)[kRegisters], Rows& rows,

@@ -31,7 +31,7 @@ GPU_FN void finish_rows(const Rows& rows, float v_descale, RowResults& results) 
 /// tagged: anything else that the workspace may have held, counts of other plans included, is no
 /// count at all. Lane 0 counts for all, in a loop that none leaves before the others: the compiler
 /// would not keep its uniform registers.
-GPU_FN int arrive(std::uint64_t* counter, std::uint64_t plan_tag, int parts) {
+GPU_FN int arrive(std::uint64_t* counter, std::uint64_t plan_tag, int splits) {
   const std::uint64_t none = plan_tag << kCountBits;
   std::uint64_t seen = 0;
   std::uint64_t before = 0;
@@ -40,7 +40,7 @@ GPU_FN int arrive(std::uint64_t* counter, std::uint64_t plan_tag, int parts) {
     seen = before;
     const std::uint64_t count = seen - none;
     arrived = count >> kCountBits == 0 ? static_cast<int>(count) + 1 : 1;
-    const std::uint64_t next = arrived == parts ? 0 : none + static_cast<unsigned>(arrived);
+    const std::uint64_t next = arrived == splits ? 0 : none + static_cast<unsigned>(arrived);
     before = gpu::atomic_cas_acq_rel_if(gpu::lane_idx() == 0, counter, seen, next);
     before = std::uint64_t{gpu::shfl(static_cast<std::uint32_t>(before >> 32), 0)} << 32 |
              gpu::shfl(static_cast<std::uint32_t>(before), 0);
@@ -52,13 +52,13 @@ template <class T>
 struct Epilogue {
   using Outputs = typename Consumer<T>::Outputs;
   /// Accumulators that a warpgroup writes: those of some columns where several share its rows.
-  static constexpr int kShare = T::kOutputRegisters / T::kSharers;
+  static constexpr int kShare = T::kOutputRegisters / T::kKvSplits;
   static_assert(kShare % 8 == 0);
   /// What a warp leaves of a part: its accumulators, and of two rows a lane m and l.
-  static constexpr int kPartFloats = (kShare + 4) * gpu::kWarpSize;
+  static constexpr int kSplitFloats = (kShare + 4) * gpu::kWarpSize;
 
   /// Accumulators that a lane leaves, and finds, at once: 16 bytes where there are many. At
-  /// head_dim 64 the loop over keys of sm90_prepared then comes out 1 % slower.
+  /// head_dim 64 the loop over keys of sm90_pre_transpose then comes out 1 % slower.
   static constexpr int kUnit = T::kHeadDim > 64 ? 4 : 1;
   struct alignas(kUnit * sizeof(float)) Unit {
     float x[kUnit];
@@ -66,29 +66,27 @@ struct Epilogue {
 
   const Params& p;
   Shared<T>& sm;
-  int row_group, key_group;
+  int row_group, kv_split;
 
-  GPU_FN void run(const Piece& piece, Rows& rows, Outputs& o) const {
+  GPU_FN void run(const TileRange& range, Rows& rows, Outputs& o) const {
     const Held& held = sm.held[gpu::warp_idx() - kWarpgroupWarps];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      if constexpr (T::kConfig.ones_column) {
+      if constexpr (T::kConfig.mma_row_sums) {
         rows.sum[h] = gpu::shfl(rows.sum[h], gpu::lane_idx() / 4 * 4);
       } else {
         rows.sum[h] = attention::sum_over_quad(rows.sum[h]);
       }
     }
     float share[kShare];
-    if constexpr (T::kKeyGroups > 1) {
+    if constexpr (T::kKvSplits > 1) {
       merge(held.first, rows, o, share);
-    } else if constexpr (T::kClusterBlocks > 1) {
-      merge_blocks(rows, o, share);
     } else {
 #pragma unroll
       for (int i = 0; i < kShare; ++i) share[i] = o[i];
     }
     if constexpr (T::kMaySplit) {
-      if (!merge_parts(piece, rows, share)) return;
+      if (!merge_splits(range, rows, share)) return;
     }
     RowResults results;
     finish_rows(rows, held.v_descale, results);
@@ -97,7 +95,6 @@ struct Epilogue {
     } else {
       store<Dtype::kHalf>(held, results, share);
     }
-    if constexpr (T::kClusterBlocks > 1) gpu::cluster_wait();
   }
 
  private:
@@ -106,108 +103,61 @@ struct Epilogue {
     return {{x[0], x[1], x[2], x[3]}};
   }
 
-  /// Which of those that share the rows this is: each writes columns of its own.
-  GPU_FN int sharer() const {
-    if constexpr (T::kClusterBlocks > 1) {
-      return gpu::cluster_rank();
-    } else if constexpr (T::kKeyGroups > 1) {
-      return key_group;
-    } else {
-      return 0;
-    }
+  /// Which of the warpgroups that share the rows this is: each writes columns of its own.
+  GPU_FN int own_split() const {
+    return T::kKvSplits > 1 ? kv_split : 0;
   }
-  /// Two blocks exchange m, l and the columns of O that the other one writes; each then has its
-  /// columns of the whole. The caller waits for the cluster before it exits: till then the other
-  /// block may read here.
-  GPU_FN void merge_blocks(Rows& rows, const Outputs& o, float (&share)[kShare]) const {
-    const int thread = gpu::thread_idx() % kWarpgroupThreads;
-    const int rank = gpu::cluster_rank();
-    const bool first = rank == 0;
-    auto& parts = sm.partials;
-#pragma unroll
-    for (int i = 0; i < kShare; i += 4) {
-      parts.o[row_group][i / 4][thread] = first ? four_from(&o[kShare + i]) : four_from(&o[i]);
-    }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      parts.max[row_group][h][thread] = rows.max[h];
-      parts.sum[row_group][h][thread] = rows.sum[h];
-    }
-    gpu::cluster_arrive();
-    gpu::cluster_wait();
-    const auto other = [&](const float& here) {
-      return gpu::load_cluster_float(gpu::cluster_address(&here, 1 - rank));
-    };
-    float own_weight[2];
-    float other_weight[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float other_max = other(parts.max[row_group][h][thread]);
-      const float max = gpu::max_nan(rows.max[h], other_max);
-      own_weight[h] = gpu::exp2_approx((rows.max[h] - max) * rows.scale);
-      other_weight[h] = gpu::exp2_approx((other_max - max) * rows.scale);
-      rows.max[h] = max;
-      rows.sum[h] = gpu::fma(other_weight[h], other(parts.sum[row_group][h][thread]),
-                             own_weight[h] * rows.sum[h]);
-    }
-#pragma unroll
-    for (int i = 0; i < kShare; ++i) {
-      const float own = first ? o[i] : o[kShare + i];
-      share[i] =
-          gpu::fma(other_weight[i / 2 % 2], other(parts.o[row_group][i / 4][thread].x[i % 4]),
-                   own_weight[i / 2 % 2] * own);
-    }
-    gpu::cluster_arrive();
-  }
+
   /// Warpgroups that share rows exchange m, l and the columns of O that others write; each then has
   /// its columns of the whole.
   GPU_FN void merge(bool first, Rows& rows, const Outputs& o, float (&share)[kShare]) const {
     const int thread = gpu::thread_idx() % kWarpgroupThreads;
-    const int own = key_group * T::kRowGroups + row_group;
+    const int own = kv_split * T::kRowGroups + row_group;
     const int barrier = 1 + row_group;
-    constexpr int kThreads = T::kKeyGroups * kWarpgroupThreads;
-    auto& parts = sm.partials;
-    if (!first) gpu::named_barrier_sync(barrier, kThreads);  // those of the item before are read
+    constexpr int kThreads = T::kKvSplits * kWarpgroupThreads;
+    auto& splits = sm.partials;
+    if (!first)
+      gpu::named_barrier_sync(barrier, kThreads);  // those of the work tile before are read
 #pragma unroll
-    for (int g = 0; g < T::kKeyGroups; ++g) {
-      if (g == key_group) continue;
+    for (int g = 0; g < T::kKvSplits; ++g) {
+      if (g == kv_split) continue;
 #pragma unroll
       for (int i = g * kShare; i < (g + 1) * kShare; i += 4) {
-        parts.o[own][i / 4][thread] = four_from(&o[i]);
+        splits.o[own][i / 4][thread] = four_from(&o[i]);
       }
     }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      parts.max[own][h][thread] = rows.max[h];
-      parts.sum[own][h][thread] = rows.sum[h];
+      splits.max[own][h][thread] = rows.max[h];
+      splits.sum[own][h][thread] = rows.sum[h];
     }
     gpu::named_barrier_sync(barrier, kThreads);
-    float weight[T::kKeyGroups][2];
+    float weight[T::kKvSplits][2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float max = kNoMax;
 #pragma unroll
-      for (int g = 0; g < T::kKeyGroups; ++g) {
-        max = gpu::max_nan(max, parts.max[g * T::kRowGroups + row_group][h][thread]);
+      for (int g = 0; g < T::kKvSplits; ++g) {
+        max = gpu::max_nan(max, splits.max[g * T::kRowGroups + row_group][h][thread]);
       }
       rows.max[h] = max;
       rows.sum[h] = 0.0F;
 #pragma unroll
-      for (int g = 0; g < T::kKeyGroups; ++g) {
-        const int part = g * T::kRowGroups + row_group;
-        weight[g][h] = gpu::exp2_approx((parts.max[part][h][thread] - max) * rows.scale);
-        rows.sum[h] = gpu::fma(weight[g][h], parts.sum[part][h][thread], rows.sum[h]);
+      for (int g = 0; g < T::kKvSplits; ++g) {
+        const int split = g * T::kRowGroups + row_group;
+        weight[g][h] = gpu::exp2_approx((splits.max[split][h][thread] - max) * rows.scale);
+        rows.sum[h] = gpu::fma(weight[g][h], splits.sum[split][h][thread], rows.sum[h]);
       }
     }
 #pragma unroll
     for (float& x : share) x = 0.0F;
 #pragma unroll
-    for (int g = 0; g < T::kKeyGroups; ++g) {
-      const auto& part = parts.o[g * T::kRowGroups + row_group];
+    for (int g = 0; g < T::kKvSplits; ++g) {
+      const auto& split = splits.o[g * T::kRowGroups + row_group];
 #pragma unroll
       for (int i = 0; i < kShare; i += 4) {
-        const Four x = g == key_group ? four_from(&o[g * kShare + i])
-                                      : part[(key_group * kShare + i) / 4][thread];
+        const Four x = g == kv_split ? four_from(&o[g * kShare + i])
+                                     : split[(kv_split * kShare + i) / 4][thread];
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           share[i + j] = gpu::fma(weight[g][(i + j) / 2 % 2], x.x[j], share[i + j]);
@@ -216,23 +166,23 @@ struct Epilogue {
     }
   }
 
-  /// Of an item that several blocks share: a warp leaves its sums in global memory, and the one
+  /// Of a work tile that several blocks share: a warp leaves its sums in global memory, and the one
   /// that comes last adds up all parts, in the order of their keys, so that it does not matter
   /// which one that is. False: it was another, and there is nothing to write.
-  GPU_FN bool merge_parts(const Piece& piece, Rows& rows, float (&share)[kShare]) const {
-    if (piece.tail_item == Piece::kNone) return true;
-    const int first = p.schedule.first_part[piece.tail_item];
-    const int parts = p.schedule.first_part[piece.tail_item + 1] - first;
-    if (parts == 0) return true;
+  GPU_FN bool merge_splits(const TileRange& range, Rows& rows, float (&share)[kShare]) const {
+    if (range.tail_work_tile == TileRange::kNone) return true;
+    const int first = p.schedule.first_split[range.tail_work_tile];
+    const int splits = p.schedule.first_split[range.tail_work_tile + 1] - first;
+    if (splits == 0) return true;
     const int warp = gpu::warp_idx() - kWarpgroupWarps;
-    const auto part = [&](int nth) {
-      return p.parts + (std::int64_t{first + nth} * T::kConsumerWarps + warp) * kPartFloats;
+    const auto split = [&](int nth) {
+      return p.splits + (std::int64_t{first + nth} * T::kConsumerWarps + warp) * kSplitFloats;
     };
     const int lane = gpu::lane_idx();
     const auto rows_of = [&](float* at) { return at + kShare * gpu::kWarpSize + lane; };
     const auto units_of = [&](float* at) { return reinterpret_cast<Unit*>(at) + lane; };
-    float* const own = rows_of(part(piece.part));
-    Unit* const own_units = units_of(part(piece.part));
+    float* const own = rows_of(split(range.split));
+    Unit* const own_units = units_of(split(range.split));
 #pragma unroll
     for (int i = 0; i < kShare; i += kUnit) {
       Unit unit;
@@ -246,13 +196,13 @@ struct Epilogue {
       own[(2 + h) * gpu::kWarpSize] = rows.sum[h];
     }
     gpu::sync_warp();
-    std::uint64_t* const counter = p.arrivals + piece.tail_item * T::kConsumerWarps + warp;
-    const int arrived = arrive(counter, p.plan_tag, parts);
+    std::uint64_t* const counter = p.arrivals + range.tail_work_tile * T::kConsumerWarps + warp;
+    const int arrived = arrive(counter, p.plan_tag, splits);
     gpu::sync_warp();
-    if (arrived != parts) return false;
+    if (arrived != splits) return false;
     float max[2] = {kNoMax, kNoMax};
-    for (int nth = 0; nth < parts; ++nth) {
-      const float* const from = rows_of(part(nth));
+    for (int nth = 0; nth < splits; ++nth) {
+      const float* const from = rows_of(split(nth));
 #pragma unroll
       for (int h = 0; h < 2; ++h) max[h] = gpu::max_nan(max[h], from[h * gpu::kWarpSize]);
     }
@@ -263,9 +213,9 @@ struct Epilogue {
       rows.max[h] = max[h];
       rows.sum[h] = 0.0F;
     }
-    for (int nth = 0; nth < parts; ++nth) {
-      const float* const from = rows_of(part(nth));
-      const Unit* const units = units_of(part(nth));
+    for (int nth = 0; nth < splits; ++nth) {
+      const float* const from = rows_of(split(nth));
+      const Unit* const units = units_of(split(nth));
       float weight[2];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -311,7 +261,7 @@ struct Epilogue {
     const int lane = gpu::lane_idx();
     const int t = lane % 4;
     const int first_column =
-        sharer() * kShare * 2 + (kWords == 4 ? 8 * t : 8 * (t % 2) + 4 * (t / 2));
+        own_split() * kShare * 2 + (kWords == 4 ? 8 * t : 8 * (t % 2) + 4 * (t / 2));
     const int in_warp = lane / 4;
     const int first_row =
         held.first_row + row_of_warp<T>(gpu::warp_idx() - kWarpgroupWarps) + in_warp;
@@ -335,8 +285,8 @@ struct Epilogue {
         if constexpr (kWords == 4) exchange<2>(t, words.word);
         if (inside) *reinterpret_cast<Words*>(to + 8 * j) = words;
       }
-      if constexpr (!T::kConfig.ones_column) {
-        if (inside && p.lse != nullptr && t == 0 && sharer() == 0) {
+      if constexpr (!T::kConfig.mma_row_sums) {
+        if (inside && p.lse != nullptr && t == 0 && own_split() == 0) {
           const std::int64_t bh =
               static_cast<std::int64_t>(held.batch) * p.heads_q.value + held.head;
           p.lse[bh * p.seq_q + row] = results.lse[h];

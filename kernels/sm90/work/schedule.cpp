@@ -11,14 +11,15 @@ constexpr int kMaxRounds = 64;
 /// A tail that saves less is not worth its memory.
 constexpr double kWorthwhile = 0.99;
 
-/// Tiles and costs of the whole items in `rounds` full rounds, by block.
-std::vector<double> loads_of_rounds(int rounds, int items, int blocks,
-                                    const std::function<int(int)>& tiles, const PieceCosts& costs) {
+/// Tiles and costs of the whole work tiles in `rounds` full rounds, by block.
+std::vector<double> loads_of_rounds(int rounds, int work_tiles, int blocks,
+                                    const std::function<int(int)>& tiles, const RangeCosts& costs) {
   std::vector<double> loads(static_cast<std::size_t>(blocks), 0.0);
   for (int round = 0; round < rounds; ++round) {
     for (int block = 0; block < blocks; ++block) {
-      const int item = item_of_round(round, block, blocks);
-      if (item < items) loads[static_cast<std::size_t>(block)] += tiles(item) + costs.piece;
+      const int work_tile = work_tile_of_round(round, block, blocks);
+      if (work_tile < work_tiles)
+        loads[static_cast<std::size_t>(block)] += tiles(work_tile) + costs.range;
     }
   }
   return loads;
@@ -27,7 +28,7 @@ std::vector<double> loads_of_rounds(int rounds, int items, int blocks,
 /// Deals the tail to one block after the other, each up to a limit.
 class Dealer {
  public:
-  Dealer(const std::vector<int>& tail, const std::vector<double>& loads, const PieceCosts& costs)
+  Dealer(const std::vector<int>& tail, const std::vector<double>& loads, const RangeCosts& costs)
       : tail_(tail), loads_(loads), costs_(costs) {}
 
   /// Whether all of the tail fits if no block takes longer than `limit` and no part has fewer than
@@ -40,59 +41,59 @@ class Dealer {
       fill(limit - loads_[static_cast<std::size_t>(block)], least, schedule);
     }
     schedule.tail[blocks] = place_;
-    return place_.item == static_cast<int>(tail_.size());
+    return place_.work_tile == static_cast<int>(tail_.size());
   }
-  /// Parts of the item that is cut most.
-  int most_parts(const Schedule& schedule) const {
+  /// Parts of the work tile that is cut most.
+  int most_splits(const Schedule& schedule) const {
     int most = 0;
     for (std::size_t i = 0; i < tail_.size(); ++i) {
-      most = std::max(most, schedule.first_part[i + 1] - schedule.first_part[i]);
+      most = std::max(most, schedule.first_split[i + 1] - schedule.first_split[i]);
     }
     return most;
   }
 
  private:
   void fill(double room, int least, Schedule& schedule) {
-    while (place_.item < static_cast<int>(tail_.size())) {
-      const int left = tail_[static_cast<std::size_t>(place_.item)] - place_.tile;
-      const double rest = left + costs_.piece + (place_.part > 0 ? costs_.part : 0.0);
+    while (place_.work_tile < static_cast<int>(tail_.size())) {
+      const int left = tail_[static_cast<std::size_t>(place_.work_tile)] - place_.tile;
+      const double rest = left + costs_.range + (place_.split > 0 ? costs_.split : 0.0);
       if (rest <= room) {
         room -= rest;
-        finish_item(schedule);
+        finish_work_tile(schedule);
         continue;
       }
-      const int fits = std::max(0, static_cast<int>(room - costs_.piece - costs_.part));
+      const int fits = std::max(0, static_cast<int>(room - costs_.range - costs_.split));
       const int taken = std::min(fits, left - least);
       if (taken >= least) {
         place_.tile += taken;
-        ++place_.part;
+        ++place_.split;
       }
       return;
     }
   }
-  void finish_item(Schedule& schedule) {
-    const int parts = place_.part > 0 ? place_.part + 1 : 0;
-    const int before = schedule.first_part[place_.item];
-    ++place_.item;
-    schedule.first_part[place_.item] = static_cast<std::int16_t>(before + parts);
-    place_.part = 0;
+  void finish_work_tile(Schedule& schedule) {
+    const int splits = place_.split > 0 ? place_.split + 1 : 0;
+    const int before = schedule.first_split[place_.work_tile];
+    ++place_.work_tile;
+    schedule.first_split[place_.work_tile] = static_cast<std::int16_t>(before + splits);
+    place_.split = 0;
     place_.tile = 0;
   }
 
   const std::vector<int>& tail_;
   const std::vector<double>& loads_;
-  const PieceCosts& costs_;
+  const RangeCosts& costs_;
   TailPlace place_{};
 };
 
 }  // namespace
 
-Makespan make_whole_schedule(int items, int blocks, const std::function<int(int)>& tiles,
-                             const PieceCosts& costs) {
+Makespan make_whole_schedule(int work_tiles, int blocks, const std::function<int(int)>& tiles,
+                             const RangeCosts& costs) {
   Makespan made;
-  made.schedule.rounds = (items + blocks - 1) / blocks;
+  made.schedule.rounds = (work_tiles + blocks - 1) / blocks;
   const std::vector<double> loads =
-      loads_of_rounds(std::min(made.schedule.rounds, kMaxRounds), items, blocks, tiles, costs);
+      loads_of_rounds(std::min(made.schedule.rounds, kMaxRounds), work_tiles, blocks, tiles, costs);
   made.tiles = *std::max_element(loads.begin(), loads.end());
   // Of more rounds, the first few speak for all.
   if (made.schedule.rounds > kMaxRounds)
@@ -100,22 +101,23 @@ Makespan make_whole_schedule(int items, int blocks, const std::function<int(int)
   return made;
 }
 
-Makespan make_schedule(int items, int blocks, const std::function<int(int)>& tiles,
-                       const PieceCosts& costs) {
-  Makespan best = make_whole_schedule(items, blocks, tiles, costs);
+Makespan make_schedule(int work_tiles, int blocks, const std::function<int(int)>& tiles,
+                       const RangeCosts& costs) {
+  Makespan best = make_whole_schedule(work_tiles, blocks, tiles, costs);
   const double whole = best.tiles;
-  const int rounds = items / blocks;
-  if (rounds * blocks == items || rounds > kMaxRounds || blocks > kMaxTailBlocks) return best;
+  const int rounds = work_tiles / blocks;
+  if (rounds * blocks == work_tiles || rounds > kMaxRounds || blocks > kMaxTailBlocks) return best;
   std::vector<int> tail;
-  for (int item = rounds * blocks; item < items; ++item) tail.push_back(std::max(1, tiles(item)));
-  const std::vector<double> loads = loads_of_rounds(rounds, items, blocks, tiles, costs);
+  for (int work_tile = rounds * blocks; work_tile < work_tiles; ++work_tile)
+    tail.push_back(std::max(1, tiles(work_tile)));
+  const std::vector<double> loads = loads_of_rounds(rounds, work_tiles, blocks, tiles, costs);
   Dealer dealer(tail, loads, costs);
   double to_beat = whole * kWorthwhile;
   // Short parts even out better; each costs.
   for (int least = 1; least <= tail.front(); least *= 2) {
     Schedule schedule;
     schedule.rounds = rounds;
-    schedule.tail_items = static_cast<int>(tail.size());
+    schedule.tail_work_tiles = static_cast<int>(tail.size());
     double low = *std::max_element(loads.begin(), loads.end());
     double high = whole;
     constexpr double kResolution = 0.125;
@@ -124,7 +126,7 @@ Makespan make_schedule(int items, int blocks, const std::function<int(int)>& til
       (dealer.deal(limit, least, schedule) ? high : low) = limit;
     }
     if (!dealer.deal(high, least, schedule)) continue;
-    const double tiles_of_last = high + costs.part * dealer.most_parts(schedule);
+    const double tiles_of_last = high + costs.split * dealer.most_splits(schedule);
     if (tiles_of_last >= to_beat) continue;
     to_beat = tiles_of_last;
     best = {tiles_of_last, schedule};

@@ -1,9 +1,10 @@
 // Which block does what: tables that the plan computes and the kernel's blocks read.
 //
-// A work item is a tile of query rows of one (batch, head). Every block takes `rounds` whole items;
-// the rest, the tail, is shared out by KV tiles, so that all blocks end at about the same time
-// (Stream-K, for matrix products: Osama et al., arXiv 2301.03598). A block's share of the tail may
-// begin and end inside an item; the parts of such an item are merged by the block that comes last.
+// A work tile is a tile of query rows of one (batch, head). Every block takes `rounds` whole work
+// tiles; the rest, the tail, is shared out by KV tiles, so that all blocks end at about the same
+// time (Stream-K, for matrix products: Osama et al., arXiv 2301.03598). A block's share of the tail
+// may begin and end inside a work tile; the parts of such a work tile are merged by the block that
+// comes last.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +18,31 @@ namespace fp8_sdpa::sm90 {
 /// Multiprocessors, and so blocks, that a tail can be shared out to.
 inline constexpr int kMaxTailBlocks = 144;
 
-/// An arrival counter's bits below its plan's tag: enough for the parts of an item.
+/// An arrival counter's bits below its plan's tag: enough for the parts of a work tile.
 inline constexpr int kCountBits = 16;
 static_assert(kMaxTailBlocks < 1 << kCountBits);
 
 /// Where a block's share of the tail begins; it ends where the next block's begins.
 struct TailPlace {
-  std::int16_t item;  ///< of the tail
-  std::int16_t part;  ///< of that item: parts before this one
-  int tile;           ///< the first KV tile of the item that is this block's
+  std::int16_t work_tile;  ///< of the tail
+  std::int16_t split;      ///< of that work tile: parts before this one
+  int tile;                ///< the first KV tile of the work tile that is this block's
 };
 
 struct Schedule {
-  int rounds = 0;      ///< whole items of each block; the last round may have fewer if no tail is
-  int tail_items = 0;  ///< after the rounds
+  int rounds = 0;  ///< whole work tiles of each block; the last round may have fewer if no tail is
+  int tail_work_tiles = 0;  ///< after the rounds
   TailPlace tail[kMaxTailBlocks + 1] = {};
-  /// Parts of the tail's items before this one. An item that is not cut has none.
-  std::int16_t first_part[kMaxTailBlocks + 1] = {};
+  /// Parts of the tail's work tiles before this one. An work tile that is not cut has none.
+  std::int16_t first_split[kMaxTailBlocks + 1] = {};
 
-  int parts() const { return first_part[tail_items]; }
+  int splits() const { return first_split[tail_work_tiles]; }
 };
 
 /// What work costs beside its KV tiles, in KV tiles.
-struct PieceCosts {
-  double piece;  ///< of an item, or a part of one: loading Q, the first scores, writing O
-  double part;   ///< of a part: being written to global memory; as much again to be read
+struct RangeCosts {
+  double range;  ///< of a work tile, or a part of one: loading Q, the first scores, writing O
+  double split;  ///< of a part: being written to global memory; as much again to be read
 };
 
 /// A schedule and how long, in KV tiles, the block takes that ends last.
@@ -50,28 +51,28 @@ struct Makespan {
   Schedule schedule;
 };
 
-/// The item of a block in a round of whole items: there and back, so that sums even out where
-/// lengths change steadily.
+/// The work tile of a block in a round of whole work tiles: there and back, so that sums even out
+/// where lengths change steadily.
 inline namespace GPU_BACKEND {
-GPU_SHARED_FN int item_of_round(int round, int block, int blocks) {
+GPU_SHARED_FN int work_tile_of_round(int round, int block, int blocks) {
   return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
 }
 }  // namespace GPU_BACKEND
 
 /// Of a kernel, seen on an H200.
-constexpr PieceCosts piece_costs(const Config& config, int head_dim) {
+constexpr RangeCosts range_costs(const Config& config, int head_dim) {
   // A multiprocessor reads and writes the L2 cache at 64 bytes a clock, and makes so many scores.
   const double scores_a_clock = head_dim == 64 ? 11.5 : head_dim == 128 ? 9.0 : 5.1;
   const double tile = config.tile_m() * config.tile_n / scores_a_clock;
   return {3000.0 / tile, config.tile_m() * head_dim * 4.0 / 64.0 / tile};
 }
 
-/// Shares `items` out to `blocks` blocks, with a tail if that is faster. `tiles(i)` are the KV
-/// tiles of item i; an item without any counts as one tile that cannot be cut.
-Makespan make_schedule(int items, int blocks, const std::function<int(int)>& tiles,
-                       const PieceCosts& costs);
+/// Shares `work tiles` out to `blocks` blocks, with a tail if that is faster. `tiles(i)` are the KV
+/// tiles of work tile i; a work tile without any counts as one tile that cannot be cut.
+Makespan make_schedule(int work_tiles, int blocks, const std::function<int(int)>& tiles,
+                       const RangeCosts& costs);
 /// The same without a tail.
-Makespan make_whole_schedule(int items, int blocks, const std::function<int(int)>& tiles,
-                             const PieceCosts& costs);
+Makespan make_whole_schedule(int work_tiles, int blocks, const std::function<int(int)>& tiles,
+                             const RangeCosts& costs);
 
 }  // namespace fp8_sdpa::sm90

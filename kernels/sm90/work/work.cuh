@@ -1,6 +1,6 @@
 // The kernel's arguments, and how its persistent blocks share the work.
 //
-// A work item is a tile of query rows of one (batch, head); schedule.hpp says which block takes
+// A work tile is a tile of query rows of one (batch, head); schedule.hpp says which block takes
 // which, or which part of one. Items come in passes of as many heads as the L2 cache holds. Under
 // the causal mask their lengths fall in the last pass, rise in the one before it, and so on: no
 // jump between passes would even out, and what is dealt last is short.
@@ -21,14 +21,15 @@ struct MapSteps {
   int head, batch;  ///< 1, or 0 if broadcast
 };
 
-/// With Config::once, in the workspace: how far V has been turned, in units. Words that follow each
-/// other; what they count, and what they hold before, is told in turn_once.cuh.
+/// With Transpose::kOnceByBlocks, in the workspace: how far V has been transposed, in units. Words
+/// that follow each other; what they count, and what they hold before, is told in
+/// shared_transpose.cuh.
 struct UnitCounts {
-  std::uint64_t* claimed;  ///< of each (batch, KV head)
-  std::uint64_t* turned;   ///< of each tile of each
-  std::uint64_t* all;      ///< turned in all
-  std::uint64_t* left;     ///< warps that count no more
-  int words;               ///< in all
+  std::uint64_t* claimed;     ///< of each (batch, KV head)
+  std::uint64_t* transposed;  ///< of each tile of each
+  std::uint64_t* all;         ///< transposed in all
+  std::uint64_t* left;        ///< warps that count no more
+  int words;                  ///< in all
 };
 
 struct Params {
@@ -44,45 +45,46 @@ struct Params {
   attention::Divisor group;  ///< query heads of a KV head
   int heads_kv;
   int seq_q, seq_kv;
-  attention::Divisor tiles_m;     ///< work items of a (batch, head)
-  attention::Divisor pass_items;  ///< of one pass
+  attention::Divisor tiles_m;          ///< work tiles of a (batch, head)
+  attention::Divisor pass_work_tiles;  ///< of one pass
   /// (batch, head) pairs of one pass, and of the last, which may have fewer.
   attention::Divisor pass_heads, last_pass_heads;
-  int items;  ///< in all
+  int work_tiles;  ///< in all
   int passes;
   float softmax_scale_log2;
   bool causal;
   bool v_transposed;
   int v_pairs;  ///< 1: V comes in rows of two keys (keys_pair_up() in launch.cuh); else 0
   Dtype output;
-  /// Parts of items that several blocks share, and how many have been written, by item and warp.
-  float* parts;
+  /// Parts of work tiles that several blocks share, and how many have been written, by work tile
+  /// and warp.
+  float* splits;
   std::uint64_t* arrivals;
   std::uint64_t plan_tag;  ///< of what is counted in the workspace: arrive(), no_units()
-  std::uint8_t* values;    ///< with prepared_values: V^T, tile by tile
+  std::uint8_t* values;    ///< with V^T in the workspace: V^T, tile by tile
   UnitCounts units;
   std::uint64_t all_units;
   Schedule schedule;
 };
 
-/// What a block does at one step: KV tiles [first_tile, end_tile) of an item.
-struct Piece {
+/// What a block does at one step: KV tiles [first_tile, end_tile) of a work tile.
+struct TileRange {
   static constexpr int kNone = -1;
   static constexpr int kWhole = 0x7FFFFFFF;
-  int item;  ///< or kNone
+  int work_tile;  ///< or kNone
   int first_tile;
-  int end_tile;   ///< kWhole: the item's end
-  int tail_item;  ///< its place in the tail; kNone: in a round
-  int part;       ///< parts of the item before this one
+  int end_tile;        ///< kWhole: the work tile's end
+  int tail_work_tile;  ///< its place in the tail; kNone: in a round
+  int split;           ///< parts of the work tile before this one
 };
 
-/// One work item, as this block sees it.
+/// One work tile, as this block sees it.
 struct Work {
   int batch, head, kv_head;
   int first_row;
-  int tiles;       ///< KV tiles of this block, of those that any row of the item sees
-  int last_tile;   ///< the last of them; every T::kClusterBlocks-th before it is this block's too
-  int first_tile;  ///< the first tile of the piece
+  int tiles;       ///< KV tiles of this block, of those that any row of the work tile sees
+  int last_tile;   ///< the last of them
+  int first_tile;  ///< the first tile of the tile range
 };
 
 inline namespace GPU_BACKEND {
@@ -95,7 +97,7 @@ GPU_SHARED_FN int key_limit(const Params& p, int row) {
   return limit < 0 ? 0 : limit > p.seq_kv ? p.seq_kv : limit;
 }
 
-/// Whether the lengths of a pass's items fall, under the causal mask.
+/// Whether the lengths of a pass's work tiles fall, under the causal mask.
 GPU_SHARED_FN bool lengths_fall(const Params& p, int pass) {
   return (p.passes - pass) % 2 != 0;
 }
@@ -106,13 +108,13 @@ inline constexpr int kUnitBits = 24;
 GPU_FN std::uint64_t no_units(const Params& p) {
   return p.plan_tag << kUnitBits;
 }
-/// The (batch, head) of an item, counted over both, and its tile of query rows.
-struct ItemPlace {
+/// The (batch, head) of a work tile, counted over both, and its tile of query rows.
+struct WorkTilePlace {
   int batch_head, tile;
 };
-GPU_SHARED_FN ItemPlace place_of_item(const Params& p, int item) {
-  const int pass = attention::quotient(item, p.pass_items);
-  const int in_pass = item - pass * p.pass_items.value;
+GPU_SHARED_FN WorkTilePlace place_of_work_tile(const Params& p, int work_tile) {
+  const int pass = attention::quotient(work_tile, p.pass_work_tiles);
+  const int in_pass = work_tile - pass * p.pass_work_tiles.value;
   const int first = pass * p.pass_heads.value;
   if (!p.causal) {
     const int head = attention::quotient(in_pass, p.tiles_m);
@@ -142,30 +144,29 @@ GPU_FN int row_of_warp(int warp) {
   return warp % (T::kRowGroups * kWarpgroupWarps) * kWarpRows;
 }
 
-/// This block's work at its step `step`, from 0; none after the last. A cluster has one step: its
-/// barrier waits for threads that have not exited, and producers would go on to the next item.
+/// This block's work at its step `step`, from 0; none after the last.
 template <class T>
-GPU_FN Piece piece_of(const Params& p, int step) {
+GPU_FN TileRange range_of(const Params& p, int step) {
   const int block = static_cast<int>(gpu::block_idx().x);
-  constexpr Piece kNoPiece{Piece::kNone, 0, 0, Piece::kNone, 0};
-  if constexpr (T::kClusterBlocks > 1) {
-    if (step > 0) return kNoPiece;
-    return {block / T::kClusterBlocks, 0, Piece::kWhole, Piece::kNone, 0};
-  }
+  constexpr TileRange kNoRange{TileRange::kNone, 0, 0, TileRange::kNone, 0};
   const int blocks = static_cast<int>(gpu::grid_dim().x);
   const Schedule& schedule = p.schedule;
   if (step < schedule.rounds) {
-    const int item = item_of_round(step, block, blocks);
-    return item < p.items ? Piece{item, 0, Piece::kWhole, Piece::kNone, 0} : kNoPiece;
+    const int work_tile = work_tile_of_round(step, block, blocks);
+    return work_tile < p.work_tiles
+               ? TileRange{work_tile, 0, TileRange::kWhole, TileRange::kNone, 0}
+               : kNoRange;
   }
   const TailPlace& from = schedule.tail[block];
   const TailPlace& to = schedule.tail[block + 1];
   const int nth = step - schedule.rounds;
-  const int item = from.item + nth;
+  const int work_tile = from.work_tile + nth;
   const int first_tile = nth == 0 ? from.tile : 0;
-  if (item > to.item || (item == to.item && first_tile >= to.tile)) return kNoPiece;
-  return {schedule.rounds * blocks + item, first_tile, item == to.item ? to.tile : Piece::kWhole,
-          item, nth == 0 ? from.part : 0};
+  if (work_tile > to.work_tile || (work_tile == to.work_tile && first_tile >= to.tile))
+    return kNoRange;
+  return {schedule.rounds * blocks + work_tile, first_tile,
+          work_tile == to.work_tile ? to.tile : TileRange::kWhole, work_tile,
+          nth == 0 ? from.split : 0};
 }
 
 /// The same number, found where the compiler cannot see it: what follows from it is computed again
@@ -177,23 +178,18 @@ GPU_FN int pinned(int x) {
 }
 
 template <class T>
-GPU_FN Work locate(const Params& p, const Piece& piece) {
-  const ItemPlace place = place_of_item(p, piece.item);
+GPU_FN Work locate(const Params& p, const TileRange& range) {
+  const WorkTilePlace place = place_of_work_tile(p, range.work_tile);
   Work work{};
   work.batch = attention::quotient(place.batch_head, p.heads_q);
   work.head = place.batch_head - work.batch * p.heads_q.value;
   work.kv_head = attention::quotient(work.head, p.group);
   work.first_row = place.tile * T::kTileM;
   const int tiles = tiles_seen<T>(p, place.tile);
-  const int end = piece.end_tile < tiles ? piece.end_tile : tiles;
-  work.first_tile = piece.first_tile;
-  work.tiles = end - piece.first_tile;
+  const int end = range.end_tile < tiles ? range.end_tile : tiles;
+  work.first_tile = range.first_tile;
+  work.tiles = end - range.first_tile;
   work.last_tile = end - 1;
-  if constexpr (T::kClusterBlocks > 1) {
-    const int rank = gpu::cluster_rank();
-    work.last_tile -= rank;
-    work.tiles = (work.tiles - rank + T::kClusterBlocks - 1) / T::kClusterBlocks;
-  }
   return work;
 }
 
@@ -201,15 +197,15 @@ GPU_FN Work locate(const Params& p, const Piece& piece) {
 template <class T>
 struct NextWork {
   int step = 0;
-  Piece piece;
+  TileRange range;
   Work work = {};
 
   GPU_FN explicit NextWork(const Params& p) { find(p, 0); }
-  GPU_FN bool any() const { return piece.item != Piece::kNone; }
+  GPU_FN bool any() const { return range.work_tile != TileRange::kNone; }
   GPU_FN void find(const Params& p, int at_step) {
     step = at_step;
-    piece = piece_of<T>(p, step);
-    if (any()) work = locate<T>(p, piece);
+    range = range_of<T>(p, step);
+    if (any()) work = locate<T>(p, range);
   }
 };
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "fp8_sdpa/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "reference/judge/check.hpp"
 #include "reference/oracle/case.hpp"
 

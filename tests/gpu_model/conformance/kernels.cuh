@@ -327,7 +327,7 @@ fp8_sdpa::Status launch_atomic(const Buffers& buffers, const gpu::Queue& queue) 
 /// out[i] = i + 1, late, when the next kernel may long have started.
 struct WriteLate : KernelBase<kEarlyThreads> {
   GPU_FN static void run(const Buffers& p, Nothing&) {
-    gpu::let_next_kernel_start();
+    gpu::pdl_launch_dependents();
     constexpr std::uint64_t kClocks = 20000;
     for (const std::uint64_t start = gpu::clock(); gpu::clock() - start < kClocks;) {
     }
@@ -337,11 +337,11 @@ struct WriteLate : KernelBase<kEarlyThreads> {
 };
 /// out[n + i] = 2 out[n - 1 - i], which another block has written.
 struct ReadAfterWaiting : KernelBase<kEarlyThreads> {
-  static constexpr bool kStartsEarly = true;
+  static constexpr bool kUsesPdl = true;
   GPU_FN static void run(const Buffers& p, Nothing&) {
     const int i = static_cast<int>(gpu::block_idx().x) * kEarlyThreads + gpu::thread_idx();
     auto* const out = static_cast<volatile std::int32_t*>(p.out);
-    gpu::wait_for_earlier_kernels();
+    gpu::pdl_wait();
     out[kEarlyWords + i] = 2 * out[kEarlyWords - 1 - i];
   }
 };

@@ -54,7 +54,7 @@ Case early_start_case() {
     expected[i] = i + 1;
     expected[kEarlyWords + i] = 2 * (kEarlyWords - i);
   }
-  return make_case("wait_for_earlier_kernels", Primitive::kEarlyStart, kNoInput, expected, 0);
+  return make_case("pdl_wait", Primitive::kEarlyStart, kNoInput, expected, 0);
 }
 
 Case named_barriers_case() {

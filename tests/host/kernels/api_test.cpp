@@ -6,8 +6,8 @@
 #include <limits>
 #include <set>
 
-#include "fp8_sdpa/forward.hpp"
-#include "fp8_sdpa/variant.hpp"
+#include "dispatch/variant.hpp"
+#include "fp8_sdpa/plan.hpp"
 
 namespace fp8_sdpa {
 namespace {

@@ -104,10 +104,12 @@ TEST(Choose, AnLseIsNotGivenUpForSpeed) {
   };
   const std::vector<Fastest> cases = {
       {64,
-       {"sm90_serial_ones", "sm90_prepared", "sm90_once", "sm90_turns_ones", "sm90_split2_ones",
-        "sm90_cluster"}},
-      {128, {"sm90_turns_ones", "sm90_turns_ones"}},
-      {256, {"sm90_once", "sm90_once", "sm90_prepared", "sm90_serial_ones"}}};
+       {"sm90_independent", "sm90_pre_transpose", "sm90_shared_transpose", "sm90_ping_pong",
+        "sm90_kv_split2", "sm90_cluster"}},
+      {128, {"sm90_ping_pong", "sm90_ping_pong"}},
+      {256,
+       {"sm90_shared_transpose", "sm90_shared_transpose", "sm90_pre_transpose",
+        "sm90_independent"}}};
   for (const Fastest& fastest : cases) {
     for (const std::int64_t seq : {4096, 16384}) {
       Problem problem = problem_of({1, 16, seq, fastest.head_dim});
@@ -126,19 +128,19 @@ TEST(Choose, AnLseIsNotGivenUpForSpeed) {
 
 // Turning V for all takes a while: it pays where many blocks want the same keys.
 TEST(Choose, VIsTurnedForAllForLongSequencesAlone) {
-  EXPECT_EQ(chosen(problem_of({1, 8, 16384, 256}))->name, "sm90_once");
-  EXPECT_EQ(chosen(problem_of({8, 8, 256, 256}))->name, "sm90_serial_ones");
-  EXPECT_EQ(chosen(problem_of({4, 8, 4096, 256}, Mask::kCausal))->name, "sm90_once");
-  EXPECT_EQ(chosen(problem_of({8, 8, 2048, 256}, Mask::kCausal))->name, "sm90_serial_ones");
+  EXPECT_EQ(chosen(problem_of({1, 8, 16384, 256}))->name, "sm90_shared_transpose");
+  EXPECT_EQ(chosen(problem_of({8, 8, 256, 256}))->name, "sm90_independent");
+  EXPECT_EQ(chosen(problem_of({4, 8, 4096, 256}, Mask::kCausal))->name, "sm90_shared_transpose");
+  EXPECT_EQ(chosen(problem_of({8, 8, 2048, 256}, Mask::kCausal))->name, "sm90_independent");
 }
 
-// V turned before lies in a workspace.
+// V transposed before lies in a workspace.
 TEST(Choose, NobodyTurnsVWithoutAWorkspace) {
   const Problem problem = problem_of({1, 8, 16384, 256});
   const auto without =
       choose(problem, device_like(90), /*toggles_chosen=*/false, {.no_workspace = true});
   ASSERT_TRUE(without.ok()) << without.status().message();
-  EXPECT_EQ((*without)->name, "sm90_serial_ones");
+  EXPECT_EQ((*without)->name, "sm90_independent");
 }
 
 // Variants differ in their bits: a choice by the whole batch would be seen in a row's.
@@ -168,7 +170,7 @@ TEST(Choose, BatchInvariantRowsHaveOneVariant) {
 // Blocks that may not share rows leave multiprocessors idle, which the choice must know.
 TEST(Choose, PredictionsKnowThatRowsAreNotShared) {
   const Problem problem = problem_of({1, 13, 4096, 128});
-  const Variant& variant = **find_variant("sm90_turns_ones");
+  const Variant& variant = **find_variant("sm90_ping_pong");
   constexpr int kMultiprocessors = 132;
   const double shared = variant.impl->predicted_us(problem, kMultiprocessors, {});
   EXPECT_GT(variant.impl->predicted_us(problem, kMultiprocessors, {.no_workspace = true}), shared);

@@ -1,4 +1,5 @@
-// Weights by chords: how far from 2^x, and what becomes of exponents that no half has.
+// Weights by piecewise-linear exp2: how far from 2^x, and what becomes of exponents that no half
+// has.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -17,7 +18,7 @@ double half_to_double(std::uint32_t bits) {
 
 /// The first of two weights; the second is that of `other`.
 double weight(float x, float other = 0.0F) {
-  return half_to_double(two_chords(x, other, fixed_point(1.0F, 0.0F)) & 0xFFFF);
+  return half_to_double(linear_exp2_half2(x, other, fixed_point(1.0F, 0.0F)) & 0xFFFF);
 }
 
 /// Two chords are within -1.0 % and +0.5 % of 2^x, 0.44 % rms; x rounded to 1 / 64 is up to 1 / 128
@@ -43,14 +44,14 @@ TEST(Chords, AreWithinThatAndARoundedExponentOfPowersOfTwo) {
 }
 
 TEST(Chords, TwoScoresAreTwoHalves) {
-  const std::uint32_t both = two_chords(3.0F, -2.0F, fixed_point(1.0F, 0.0F));
+  const std::uint32_t both = linear_exp2_half2(3.0F, -2.0F, fixed_point(1.0F, 0.0F));
   EXPECT_EQ(half_to_double(both & 0xFFFF), weight(3.0F));
   EXPECT_EQ(half_to_double(both >> 16), weight(-2.0F));
 }
 
 TEST(Chords, ScaleAndOffsetMakeExponents) {
   const FixedPoint to = fixed_point(0.25F, 8.0F);
-  EXPECT_EQ(half_to_double(two_chords(-20.0F, 0.0F, to) & 0xFFFF), weight(3.0F));
+  EXPECT_EQ(half_to_double(linear_exp2_half2(-20.0F, 0.0F, to) & 0xFFFF), weight(3.0F));
 }
 
 /// A device flushes subnormal factors to 0, and 0 times a masked key's -inf is a NaN.
@@ -58,7 +59,7 @@ TEST(Chords, AScaleOfZeroIsNoSubnormalFactor) {
   const FixedPoint to = fixed_point(attention::score_factor(0.0F), 8.0F);
   EXPECT_TRUE(std::isnormal(to.scale));
   const float masked = -std::numeric_limits<float>::infinity();
-  EXPECT_EQ(half_to_double(two_chords(12.0F, masked, to) & 0xFFFF), weight(8.0F));
+  EXPECT_EQ(half_to_double(linear_exp2_half2(12.0F, masked, to) & 0xFFFF), weight(8.0F));
 }
 
 TEST(Chords, SmallWeightsAreZeroInE4M3) {
@@ -75,7 +76,7 @@ TEST(Chords, ANaNStaysOne) {
   EXPECT_TRUE(std::isnan(weight(nan)));
   EXPECT_TRUE(std::isnan(weight(-nan)));
   EXPECT_NEAR(weight(5.0F, nan), weight(5.0F), 0.0);
-  const std::uint32_t upper = two_chords(nan, 5.0F, fixed_point(1.0F, 0.0F)) >> 16;
+  const std::uint32_t upper = linear_exp2_half2(nan, 5.0F, fixed_point(1.0F, 0.0F)) >> 16;
   // Beside it, of the same row, up to 7 units of 10 bits of a mantissa are not known.
   EXPECT_NEAR(half_to_double(upper), weight(5.0F), 7.0 / 1024 * weight(5.0F));
 }

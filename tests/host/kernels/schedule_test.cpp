@@ -1,4 +1,4 @@
-// Who does what: every KV tile of every item once, parts numbered as the merge reads them.
+// Who does what: every KV tile of every work tile once, parts numbered as the merge reads them.
 #include "sm90/work/schedule.hpp"
 
 #include <gtest/gtest.h>
@@ -13,44 +13,46 @@ namespace fp8_sdpa::sm90 {
 namespace {
 
 struct Deal {
-  int items, blocks;
+  int work_tiles, blocks;
   std::vector<int> tiles;
-  PieceCosts costs;
+  RangeCosts costs;
 
   Makespan make() const {
     return make_schedule(
-        items, blocks, [this](int i) { return tiles[static_cast<std::size_t>(i)]; }, costs);
+        work_tiles, blocks, [this](int i) { return tiles[static_cast<std::size_t>(i)]; }, costs);
   }
 };
 
-/// What the kernel's blocks do with a schedule: tiles done of each item, and parts of the cut ones.
+/// What the kernel's blocks do with a schedule: tiles done of each work tile, and parts of the cut
+/// ones.
 struct Done {
-  std::vector<int> tiles, parts;
+  std::vector<int> tiles, splits;
 };
 
 Done carry_out(const Deal& deal, const Schedule& schedule) {
   Done done{std::vector<int>(deal.tiles.size(), 0), std::vector<int>(deal.tiles.size(), 0)};
   for (int block = 0; block < deal.blocks; ++block) {
     for (int round = 0; round < schedule.rounds; ++round) {
-      const int item = item_of_round(round, block, deal.blocks);
-      if (item < deal.items) done.tiles[static_cast<std::size_t>(item)] += deal.tiles[item];
+      const int work_tile = work_tile_of_round(round, block, deal.blocks);
+      if (work_tile < deal.work_tiles)
+        done.tiles[static_cast<std::size_t>(work_tile)] += deal.tiles[work_tile];
     }
     const TailPlace& from = schedule.tail[block];
     const TailPlace& to = schedule.tail[block + 1];
-    for (int nth = from.item; nth <= to.item && nth < schedule.tail_items; ++nth) {
-      const auto item = static_cast<std::size_t>(schedule.rounds * deal.blocks + nth);
-      const int first = nth == from.item ? from.tile : 0;
-      const int end = nth == to.item ? to.tile : deal.tiles[item];
+    for (int nth = from.work_tile; nth <= to.work_tile && nth < schedule.tail_work_tiles; ++nth) {
+      const auto work_tile = static_cast<std::size_t>(schedule.rounds * deal.blocks + nth);
+      const int first = nth == from.work_tile ? from.tile : 0;
+      const int end = nth == to.work_tile ? to.tile : deal.tiles[work_tile];
       if (first >= end) continue;
-      EXPECT_EQ(done.tiles[item], first) << "parts come in the order of their keys";
-      done.tiles[item] += end - first;
-      const int parts = schedule.first_part[nth + 1] - schedule.first_part[nth];
-      if (parts == 0) {
-        EXPECT_TRUE(first == 0 && end == deal.tiles[item]) << "an item that is not cut";
+      EXPECT_EQ(done.tiles[work_tile], first) << "splits come in the order of their keys";
+      done.tiles[work_tile] += end - first;
+      const int splits = schedule.first_split[nth + 1] - schedule.first_split[nth];
+      if (splits == 0) {
+        EXPECT_TRUE(first == 0 && end == deal.tiles[work_tile]) << "an work_tile that is not cut";
         continue;
       }
-      EXPECT_EQ(done.parts[item], nth == from.item ? from.part : 0);
-      ++done.parts[item];
+      EXPECT_EQ(done.splits[work_tile], nth == from.work_tile ? from.split : 0);
+      ++done.splits[work_tile];
     }
   }
   return done;
@@ -62,35 +64,35 @@ TEST(Schedule, EveryTileIsDoneOnceAndPartsAreCounted) {
   for (int trial = 0; trial < 400; ++trial) {
     Deal deal;
     deal.blocks = 1 + static_cast<int>(random() % kMaxTailBlocks);
-    deal.items = 1 + static_cast<int>(random() % (trial % 2 == 0 ? 40 : 700));
+    deal.work_tiles = 1 + static_cast<int>(random() % (trial % 2 == 0 ? 40 : 700));
     const int most = 1 + static_cast<int>(random() % 200);
-    for (int i = 0; i < deal.items; ++i)
+    for (int i = 0; i < deal.work_tiles; ++i)
       deal.tiles.push_back(1 + static_cast<int>(random() % most));
     if (trial % 3 != 0) deal.costs = {1.5, 0.6};
     const Makespan made = deal.make();
     const Done done = carry_out(deal, made.schedule);
     EXPECT_EQ(done.tiles, deal.tiles) << "trial " << trial;
-    if (made.schedule.tail_items == 0) continue;
+    if (made.schedule.tail_work_tiles == 0) continue;
     ++with_tail;
     const auto first = static_cast<std::size_t>(made.schedule.rounds * deal.blocks);
-    for (int nth = 0; nth < made.schedule.tail_items; ++nth) {
-      EXPECT_EQ(done.parts[first + static_cast<std::size_t>(nth)],
-                made.schedule.first_part[nth + 1] - made.schedule.first_part[nth]);
+    for (int nth = 0; nth < made.schedule.tail_work_tiles; ++nth) {
+      EXPECT_EQ(done.splits[first + static_cast<std::size_t>(nth)],
+                made.schedule.first_split[nth + 1] - made.schedule.first_split[nth]);
     }
   }
   EXPECT_GT(with_tail, 100);
 }
 
-// 1,376 items are 10.42 rounds of 132 blocks; whole, they take 11.
+// 1,376 work tiles are 10.42 rounds of 132 blocks; whole, they take 11.
 TEST(Schedule, ATailTakesAboutItsShareOfARound) {
   const Deal deal{1376, 132, std::vector<int>(1376, 128), {1.0, 0.5}};
   const Makespan whole = make_whole_schedule(
       1376, 132, [](int) { return 128; }, deal.costs);
   EXPECT_EQ(whole.tiles, 11 * 129.0);
-  EXPECT_EQ(whole.schedule.parts(), 0);
+  EXPECT_EQ(whole.schedule.splits(), 0);
   const Makespan made = deal.make();
   EXPECT_EQ(made.schedule.rounds, 10);
-  EXPECT_EQ(made.schedule.tail_items, 56);
+  EXPECT_EQ(made.schedule.tail_work_tiles, 56);
   EXPECT_GE(made.tiles, 1376 * 129.0 / 132);
   EXPECT_LT(made.tiles, 1376 * 129.0 / 132 + 6);
 }
@@ -100,8 +102,8 @@ TEST(Schedule, WhatCannotBeCutStaysWhole) {
                            Deal{5, kMaxTailBlocks + 1, std::vector<int>(5, 90), {}},
                            Deal{133, 132, std::vector<int>(133, 2), {9.0, 9.0}}}) {
     const Schedule schedule = deal.make().schedule;
-    EXPECT_EQ(schedule.tail_items, 0);
-    EXPECT_EQ(schedule.rounds, (deal.items + deal.blocks - 1) / deal.blocks);
+    EXPECT_EQ(schedule.tail_work_tiles, 0);
+    EXPECT_EQ(schedule.rounds, (deal.work_tiles + deal.blocks - 1) / deal.blocks);
   }
 }
 

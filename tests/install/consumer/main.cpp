@@ -2,7 +2,7 @@
 // on the host executor and runs it.
 #include <cstdint>
 #include <cstdio>
-#include <fp8_sdpa/forward.hpp>
+#include <fp8_sdpa/plan.hpp>
 #include <vector>
 
 namespace {

@@ -161,7 +161,7 @@ void Block::finish() {
   set_current_lane(nullptr);
   for (int t = 0; t < launch_.threads; ++t) fibers_[t]->stores.write_all();
   if (error_.empty()) error_ = async_->unfinished();
-  if (error_.empty() && launch_.starts_early && !has_waited_) {
+  if (error_.empty() && launch_.uses_pdl && !has_waited_) {
     error_ = "the block ended and never waited for earlier kernels";
   }
   if (const std::size_t bytes = shared_.overrun(); error_.empty() && bytes > 0) {
@@ -295,7 +295,7 @@ void Block::wait(Fiber& me) {
   if (cancelled_) throw Cancelled();
 }
 
-void Block::wait_for_earlier_kernels(Fiber& me) {
+void Block::pdl_wait(Fiber& me) {
   has_waited_ = true;
   if (!earlier_->have_ended()) {
     {

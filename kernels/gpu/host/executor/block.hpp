@@ -147,7 +147,7 @@ class Block {
   /// Waits for the whole warp, and has `action` applied to all lanes' arguments once.
   void collective(Fiber& me, const Operation& operation, WarpAction action, void* argument);
   /// Earlier kernels run as late as they may: when nobody else of the block can.
-  void wait_for_earlier_kernels(Fiber& me);
+  void pdl_wait(Fiber& me);
   void wait_for_word(Fiber& me, const AwaitedWord& word);
   /// Lets another thread run, if the schedule is an adversary.
   void preempt(Fiber& me);

@@ -182,7 +182,7 @@ class GridRun {
         earlier_(options.earlier_kernels) {}
 
   Status run() {
-    if (!launch_.starts_early) earlier_.wait();
+    if (!launch_.uses_pdl) earlier_.wait();
     std::vector<std::thread> helpers;
     const std::uint64_t wanted = std::min<std::uint64_t>(os_threads(), blocks_ / per_cluster_);
     try {
@@ -306,9 +306,9 @@ void wait_for_word(const AwaitedWord& word, Location loc) {
   me.block.wait_for_word(me, word);
 }
 
-void wait_for_earlier_kernels() {
+void pdl_wait() {
   Fiber& me = current_fiber();
-  me.block.wait_for_earlier_kernels(me);
+  me.block.pdl_wait(me);
 }
 
 Status run_grid(const Launch& launch, const ExecutorOptions& options) {

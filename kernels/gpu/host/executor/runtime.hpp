@@ -63,7 +63,7 @@ void wmma_mma(WmmaArguments& arguments, Location loc);
 [[noreturn]] void fail_operand(const char* name, const char* what_is_wrong, Location loc);
 
 /// Runs ExecutorOptions::earlier_kernels, if no thread of the launch has.
-void wait_for_earlier_kernels();
+void pdl_wait();
 
 /// The thread, if a kernel's, has seen what others did before they wrote a word.
 void note_acquire();
@@ -84,7 +84,7 @@ struct Launch {
   int threads = 0;               ///< per block
   int min_blocks = 1;            ///< a multiprocessor holds at once, as __launch_bounds__ says
   int cluster_blocks = 1;        ///< neighbours along x
-  bool starts_early = false;     ///< before earlier kernels have ended
+  bool uses_pdl = false;         ///< before earlier kernels have ended
   std::size_t shared_bytes = 0;  ///< per block
   std::size_t shared_alignment = 1;
   void (*entry)(const void* params, void* shared) = nullptr;

@@ -1,0 +1,27 @@
+// Which backend a run uses.
+#pragma once
+
+#include <string>
+
+#include "benchmarks/command/selection.hpp"
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/status.hpp"
+
+namespace fp8_sdpa::bench {
+
+/// The device of a run, and, where it is the host executor for want of a GPU, the reason.
+struct DeviceChoice {
+  Device device;
+  std::string no_gpu_reason;  ///< empty on a GPU
+};
+
+/// Whether SDPA_REQUIRE_GPU=1 is set.
+bool gpu_required(const Environment& environment);
+
+/// Picks the device for "auto" (the GPU where there is one), "device" or "host". `gpu` is what
+/// current_device() said. kUnsupported where a GPU is asked for, by `backend` or by
+/// SDPA_REQUIRE_GPU=1, and there is none; a CUDA error is passed on, never taken for "no GPU".
+Result<DeviceChoice> choose_device(const std::string& backend, const Result<Device>& gpu,
+                                   const Environment& environment);
+
+}  // namespace fp8_sdpa::bench

@@ -1,0 +1,22 @@
+// Whether the measurements behind two series can be compared at all.
+#pragma once
+
+#include "benchmarks/files/perf_file.hpp"
+#include "fp8_sdpa/status.hpp"
+
+namespace fp8_sdpa::bench {
+
+/// Median SM clocks further apart than this share of the old one are two different machines. As
+/// the floor of a verdict (significance.hpp): what clocks alone can do stays below what counts.
+inline constexpr double kClockTolerance = 0.02;
+
+/// Refuses, with the file, a schema version without repetitions.
+Status check_version(const PerfFile& file);
+
+/// Refuses, in one line with the file, the variant and the shape: fewer than kMinRepetitions;
+/// variants of one file that were not measured in turns; clocks further apart than kClockTolerance,
+/// where both are known.
+Status check_measurement(const PerfFile& old_file, const PerfFile& new_file,
+                         const PerfSeries& old_series, const PerfSeries& new_series);
+
+}  // namespace fp8_sdpa::bench

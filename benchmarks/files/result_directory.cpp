@@ -1,0 +1,160 @@
+#include "benchmarks/files/result_directory.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "reference/formats/text.hpp"
+
+namespace fp8_sdpa::bench {
+namespace {
+
+using reference::one_line;
+
+constexpr mode_t kFolderMode = 0777;  // the umask decides
+constexpr mode_t kFileMode = 0666;
+
+Status unwritable(const std::string& path, int error) {
+  return invalid_argument("result folder " + one_line(path) + ": " + std::strerror(error) +
+                          ", expected a folder that can be written");
+}
+
+std::string format_time(std::time_t when, const char* format) {
+  std::tm parts{};
+  gmtime_r(&when, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), format, &parts);
+  return text.data();
+}
+
+/// Closes a file descriptor at the end of a scope.
+struct Descriptor {
+  explicit Descriptor(int value) : fd(value) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd >= 0) close(fd);
+  }
+  int fd;
+};
+
+/// errno of the first step that failed, or 0.
+int write_whole(const std::string& path, const std::string& text) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode));
+  if (file.fd < 0) return errno;
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t count = ::write(file.fd, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno;
+    done += static_cast<std::size_t>(count);
+  }
+  return fsync(file.fd) == 0 ? 0 : errno;
+}
+
+/// Makes a rename durable. Some file systems cannot do this to a folder; the rename is whole there
+/// too.
+void sync_folder(const std::string& path) {
+  const Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.fd >= 0) fsync(folder.fd);
+}
+
+std::string temporary_name(const std::string& folder, const std::string& name) {
+  return folder + "/." + name + ".tmp-" + std::to_string(getpid());
+}
+
+/// Makes `path` and its parents; appends those that were not there to `made`. errno, or 0.
+int make_folders(const std::filesystem::path& path, std::vector<std::string>& made) {
+  std::filesystem::path built;
+  for (const auto& part : path) {
+    built /= part;
+    if (mkdir(built.c_str(), kFolderMode) == 0) {
+      made.push_back(built.string());
+    } else if (errno != EEXIST) {
+      const int error = errno;
+      std::error_code ignored;
+      if (!std::filesystem::is_directory(built, ignored)) return error;
+    }
+  }
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) ? 0 : ENOTDIR;
+}
+
+}  // namespace
+
+std::string folder_name(std::time_t when) {
+  return format_time(when, "%Y%m%d-%H%M%S");
+}
+
+std::string iso_timestamp(std::time_t when) {
+  return format_time(when, "%Y-%m-%dT%H:%M:%SZ");
+}
+
+std::string file_text(const nlohmann::json& document) {
+  constexpr int kIndent = 2;
+  return document.dump(kIndent, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+Status replace_file(const std::string& path, const std::string& text) {
+  const std::filesystem::path target(path);
+  const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
+  const std::string temporary = temporary_name(folder, target.filename().string());
+  std::vector<std::string> made;
+  int error = make_folders(folder, made);
+  if (error == 0) error = write_whole(temporary, text);
+  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    unlink(temporary.c_str());
+    return invalid_argument("result file " + one_line(path) + ": " + std::strerror(error) +
+                            ", expected a folder that can be written");
+  }
+  sync_folder(folder);
+  return {};
+}
+
+Result<ResultDirectory> ResultDirectory::open(const std::string& path) {
+  if (path.empty()) return unwritable("\"\"", ENOENT);
+  ResultDirectory directory(path);
+  if (const int error = make_folders(path, directory.made_); error != 0) {
+    return unwritable(path, error);
+  }
+  const std::string probe = temporary_name(path, "probe");
+  const int error = write_whole(probe, "");
+  unlink(probe.c_str());
+  if (error != 0) return unwritable(path, error);
+  return directory;
+}
+
+Result<ResultDirectory> ResultDirectory::open_new(const std::string& root) {
+  // Two runs may start within one second: the later one takes the next name.
+  constexpr std::time_t kTries = 100;
+  const std::time_t now = std::time(nullptr);
+  for (std::time_t shift = 0; shift < kTries; ++shift) {
+    const std::string path = root + "/" + folder_name(now + shift);
+    auto directory = open(path);
+    if (!directory.ok()) return directory.status();
+    if (!directory->made_.empty()) return directory;
+  }
+  return unwritable(root, EEXIST);
+}
+
+ResultDirectory::ResultDirectory(ResultDirectory&& other) noexcept
+    : path_(std::move(other.path_)), made_(std::exchange(other.made_, {})) {}
+
+ResultDirectory::~ResultDirectory() {
+  // rmdir refuses folders that hold something.
+  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) rmdir(folder->c_str());
+}
+
+Status ResultDirectory::write(const std::string& name, const nlohmann::json& document) {
+  return replace_file(path_ + "/" + name, file_text(document));
+}
+
+}  // namespace fp8_sdpa::bench

@@ -1,0 +1,209 @@
+#include "benchmarks/measure/timer.hpp"
+
+#include <utility>
+
+#if FP8_SDPA_HAS_DEVICE
+#include <optional>
+
+#include "benchmarks/measure/cuda_handles.hpp"
+#include "benchmarks/measure/hold.hpp"
+#include "benchmarks/measure/rotation.hpp"
+#include "gpu/cuda_check.hpp"
+#include "reference/oracle/memory.hpp"
+#endif
+
+namespace fp8_sdpa::bench {
+
+#if FP8_SDPA_HAS_DEVICE
+
+namespace {
+
+Status make_event(Event& event) {
+  cudaEvent_t raw = nullptr;
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventCreate(&raw));
+  event.reset(raw);
+  return {};
+}
+
+}  // namespace
+
+struct LaunchTimer::Impl {
+  Plan plan;
+  Method method = Method::kEventsWarm;
+  std::unique_ptr<reference::Buffer>
+      flush;  // before the stream, so that it outlives what the stream does with it
+  reference::Workspace workspace;  // likewise
+  Stream stream;
+  Event start;
+  Event stop;
+  GraphExec graph;
+  std::optional<Hold> hold;
+  std::optional<Rotation> rotation;
+
+  Status set_up() {
+    cudaStream_t raw = nullptr;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking));
+    stream.reset(raw);
+    if (Status status = make_event(start); !status.ok()) return status;
+    if (Status status = make_event(stop); !status.ok()) return status;
+    auto space = reference::Workspace::make(plan);
+    if (!space.ok()) return space.status();
+    workspace = std::move(*space);
+    if (method == Method::kEventsCold) return allocate_flush_buffer();
+    if (method == Method::kGraphWarm) return capture();
+    if (method == Method::kQueuedRotating) {
+      if (Status status = make_rotation(); !status.ok()) return status;
+    }
+    if (method == Method::kQueuedWarm || method == Method::kQueuedRotating) return make_hold();
+    return {};
+  }
+
+  Status allocate_flush_buffer() {
+    constexpr std::size_t kTimesL2 = 2;
+    const auto l2 = l2_bytes(plan.device());
+    if (!l2.ok()) return l2.status();
+    auto buffer = reference::allocate(plan.device(), kTimesL2 * static_cast<std::size_t>(*l2),
+                                      "the L2 flush buffer");
+    if (!buffer.ok()) return buffer.status();
+    flush = std::move(*buffer);
+    return {};
+  }
+
+  Status make_rotation() {
+    const auto l2 = l2_bytes(plan.device());
+    if (!l2.ok()) return l2.status();
+    const std::int64_t copies = rotating_copies(input_bytes(plan.problem()), *l2);
+    if (copies == 1) return {};
+    auto made = Rotation::make(plan, copies);
+    if (!made.ok()) return made.status();
+    rotation = std::move(*made);
+    return {};
+  }
+
+  Status make_hold() {
+    auto made = Hold::make();
+    if (!made.ok()) return made.status();
+    hold = std::move(*made);
+    return {};
+  }
+
+  Status capture() {
+    // The first launch of a kernel sets its attributes and loads its module: not while capturing.
+    if (Status status = forward(plan, workspace.data(), stream.get()); !status.ok()) return status;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream.get()));
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(
+        cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+    Status launched;
+    for (int i = 0; i < kGraphLaunches && launched.ok(); ++i) {
+      launched = forward(plan, workspace.data(), stream.get());
+    }
+    // Capturing ends whatever happened, so that the stream stays usable; the launch's error is the
+    // one to tell.
+    cudaGraph_t raw_graph = nullptr;
+    const Status ended = FP8_SDPA_CUDA_STATUS(cudaStreamEndCapture(stream.get(), &raw_graph));
+    const Graph captured(raw_graph);
+    if (!launched.ok()) return launched;
+    if (!ended.ok()) return ended;
+    cudaGraphExec_t raw_exec = nullptr;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaGraphInstantiateWithFlags(&raw_exec, captured.get(), 0));
+    graph.reset(raw_exec);
+    return {};
+  }
+
+  Status launch() {
+    if (graph != nullptr) return FP8_SDPA_CUDA_STATUS(cudaGraphLaunch(graph.get(), stream.get()));
+    return forward(rotation ? rotation->next() : plan, workspace.data(), stream.get());
+  }
+
+  /// Event, launch, event.
+  Status queue_sample() {
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventRecord(start.get(), stream.get()));
+    if (Status status = launch(); !status.ok()) return status;
+    return FP8_SDPA_CUDA_STATUS(cudaEventRecord(stop.get(), stream.get()));
+  }
+
+  /// The same behind a hold, and a wait for the end. Whether the hold lasted that long.
+  Result<bool> queue_held_sample() {
+    if (Status status = hold->hold(stream.get()); !status.ok()) return status;
+    Status queued = queue_sample();
+    hold->release();
+    if (!queued.ok()) return queued;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(stop.get()));
+    return hold->was_held();
+  }
+
+  int launches_at_once() const { return graph == nullptr ? 1 : kGraphLaunches; }
+};
+
+Result<LaunchTimer> LaunchTimer::make(const Plan& plan, Method method) {
+  if (plan.device().backend != Backend::kDevice) {
+    return unsupported("the host executor has no CUDA events: its time says nothing of a GPU");
+  }
+  auto impl = std::make_unique<Impl>(Impl{plan, method, {}, {}, {}, {}, {}, {}, {}, {}});
+  if (Status status = impl->set_up(); !status.ok()) return status;
+  return LaunchTimer(std::move(impl));
+}
+
+Status LaunchTimer::warm_up(int launches) {
+  for (int done = 0; done < launches; done += impl_->launches_at_once()) {
+    if (Status status = impl_->launch(); !status.ok()) return status;
+  }
+  return FP8_SDPA_CUDA_STATUS(cudaStreamSynchronize(impl_->stream.get()));
+}
+
+Result<double> LaunchTimer::sample_us() {
+  constexpr double kMicrosecondsPerMillisecond = 1000.0;
+  cudaStream_t stream = impl_->stream.get();
+  if (impl_->flush != nullptr) {
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(
+        cudaMemsetAsync(impl_->flush->data(), 0, impl_->flush->size(), stream));
+    // Else the launch's latency would hide behind the flush, and cold could seem faster than warm.
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream));
+  }
+  Status queued = impl_->hold ? queue_held([this] { return impl_->queue_held_sample(); })
+                              : impl_->queue_sample();
+  if (!queued.ok()) return queued;
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(impl_->stop.get()));
+  float milliseconds = 0;
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(
+      cudaEventElapsedTime(&milliseconds, impl_->start.get(), impl_->stop.get()));
+  return milliseconds * kMicrosecondsPerMillisecond / impl_->launches_at_once();
+}
+
+#else
+
+struct LaunchTimer::Impl {};
+
+Result<LaunchTimer> LaunchTimer::make(const Plan&, Method) {
+  return unsupported("this build has no device code: nvcc was not found when it was configured");
+}
+Status LaunchTimer::warm_up(int) {
+  return unsupported("this build has no device code");
+}
+Result<double> LaunchTimer::sample_us() {
+  return unsupported("this build has no device code");
+}
+
+#endif
+
+LaunchTimer::LaunchTimer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LaunchTimer::LaunchTimer(LaunchTimer&&) noexcept = default;
+LaunchTimer& LaunchTimer::operator=(LaunchTimer&&) noexcept = default;
+LaunchTimer::~LaunchTimer() = default;
+
+Result<std::vector<double>> time_launches(const Plan& plan, Method method, int warmup,
+                                          int samples) {
+  auto timer = LaunchTimer::make(plan, method);
+  if (!timer.ok()) return timer.status();
+  if (Status status = timer->warm_up(warmup); !status.ok()) return status;
+  std::vector<double> times;
+  times.reserve(static_cast<std::size_t>(samples));
+  for (int i = 0; i < samples; ++i) {
+    const Result<double> time = timer->sample_us();
+    if (!time.ok()) return time.status();
+    times.push_back(*time);
+  }
+  return times;
+}
+
+}  // namespace fp8_sdpa::bench

@@ -1,0 +1,52 @@
+// Times launches on a CUDA device with CUDA events.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "benchmarks/files/results.hpp"
+#include "fp8_sdpa/plan.hpp"
+#include "fp8_sdpa/status.hpp"
+
+namespace fp8_sdpa::bench {
+
+/// Launches that a graph of Method::kGraphWarm holds; its time is divided by this.
+inline constexpr int kGraphLaunches = 20;
+
+/// Times one plan by one method, on a stream of its own.
+///
+/// kEventsWarm: event, launch, event, and a wait for the second. The time holds the launch's own
+///   latency too (some 4 us for an empty kernel), as a user's single call does.
+/// kEventsCold: the same after a buffer of twice the L2 cache was overwritten, outside the events
+///   and waited for, so that only the state of L2 differs.
+/// kGraphWarm: events around a CUDA graph of kGraphLaunches launches, divided by their number.
+/// kQueuedWarm: event, launch, event, queued while a kernel holds the stream (hold.hpp): the host's
+///   part is over before the first event, and the time is the device's alone.
+/// kQueuedRotating: the same on copies of the inputs in turns (rotation.hpp), which together are
+///   twice the L2 cache; on the inputs themselves where they do not fit into it.
+class LaunchTimer {
+ public:
+  /// kUnsupported in a build without device code or for a plan of the host executor.
+  static Result<LaunchTimer> make(const Plan& plan, Method method);
+
+  LaunchTimer(LaunchTimer&&) noexcept;
+  LaunchTimer& operator=(LaunchTimer&&) noexcept;
+  ~LaunchTimer();
+
+  /// `launches` plain launches, and a wait for them. For a graph, as many graph launches as hold at
+  /// least that number.
+  Status warm_up(int launches);
+
+  /// One timed sample: microseconds per launch.
+  Result<double> sample_us();
+
+ private:
+  struct Impl;
+  explicit LaunchTimer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// `samples` timings in microseconds, after `warmup` launches.
+Result<std::vector<double>> time_launches(const Plan& plan, Method method, int warmup, int samples);
+
+}  // namespace fp8_sdpa::bench

@@ -1,0 +1,50 @@
+// A case's tensors in the memory of a device, ready to be launched and timed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/plan.hpp"
+#include "fp8_sdpa/status.hpp"
+#include "reference/oracle/case.hpp"
+#include "reference/oracle/memory.hpp"
+
+namespace fp8_sdpa::bench {
+
+/// The tensors of one case, (B,H,S,D) contiguous, without LSE.
+class Workload {
+ public:
+  /// Copies the case's codes and descales to the device; O is half or bf16.
+  static Result<Workload> make(const reference::CaseData& data, const Device& device,
+                               Dtype output = Dtype::kHalf);
+
+  const Problem& problem() const { return problem_; }
+  const Device& device() const { return device_; }
+  Result<Plan> plan_for(const Variant& variant) const { return plan(problem_, device_, &variant); }
+
+  /// Poisons O, runs the plan once and returns O's bits: what a gate's run must have left too.
+  Result<std::vector<std::uint16_t>> run(const Plan& plan) const;
+
+  /// Fills O with a pattern that no kernel leaves, and waits for that.
+  Status poison() const;
+
+  /// O's bits as the last launch left them.
+  Result<std::vector<std::uint16_t>> output() const;
+
+ private:
+  Result<void*> upload(const void* source, std::size_t bytes, const char* name);
+  Status upload_operand(const reference::QuantisedTensor& tensor, std::int64_t heads,
+                        std::int64_t seq, Tensor* view, const float** descales, const char* name);
+
+  Problem problem_;
+  Device device_;
+  std::vector<std::unique_ptr<reference::Buffer>> inputs_;
+  std::unique_ptr<reference::Buffer> output_;
+};
+
+/// A problem of these sizes that points at no memory: for Variant::supports(), which reads none.
+Problem problem_of(const reference::Shape& shape, Dtype dtype);
+
+}  // namespace fp8_sdpa::bench

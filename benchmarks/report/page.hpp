@@ -1,0 +1,43 @@
+// What a report says: the verdict, tables and figures of a ReportData, as one Document.
+#pragma once
+
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "benchmarks/report/document.hpp"
+#include "benchmarks/report/data.hpp"
+
+namespace fp8_sdpa::bench {
+
+/// How many of the cases that the gates judged passed. Peers are not counted: their failures are
+/// theirs.
+struct GateCount {
+  int passed = 0;
+  int judged = 0;
+};
+GateCount gate_count(const ReportData& data);
+
+/// The least median of ours on a shape by a method; nullptr where none was measured.
+const ReportCell* fastest_of_ours(const ReportRun& run, const std::string& shape,
+                                  const std::string& method);
+
+/// The peer that is fastest there and whose output passed the gates; nullptr where there is none.
+const ReportCell* fastest_peer(const ReportRun& run, const std::string& shape,
+                               const std::string& method);
+
+/// The whole report. `figures` were made from the same data; `left_out` names, a line each, what is
+/// missing beside what `data` says itself.
+Document report_page(const ReportData& data, const std::vector<Figure>& figures,
+                     const std::vector<std::string>& left_out, std::time_t when);
+
+/// The sections behind the times: what kernels ask of a chip, profiles, the kill matrix, limits of
+/// the chip, the cost model, and the environment of every run.
+void append_resources(const ReportData& data, Document& page);
+void append_profiles(const ReportData& data, Document& page);
+void append_kill_matrix(const ReportData& data, Document& page);
+void append_ceilings(const ReportData& data, Document& page);
+void append_scaling(const ReportData& data, Document& page);
+void append_environment(const ReportData& data, Document& page);
+
+}  // namespace fp8_sdpa::bench

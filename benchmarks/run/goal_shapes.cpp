@@ -1,0 +1,79 @@
+#include "benchmarks/run/goal_shapes.hpp"
+
+#include <utility>
+
+#include "benchmarks/run/runner_options.hpp"
+#include "reference/judge/sampled.hpp"
+
+namespace fp8_sdpa::bench {
+
+std::span<const Cell> cells() {
+  static constexpr Cell kCells[] = {
+      {"d64_4k", 4, 16, 4096, 64},     {"d64_16k", 1, 16, 16384, 64},
+      {"d128_2k", 8, 16, 2048, 128},   {"d128_8k", 2, 16, 8192, 128},
+      {"d128_16k", 1, 16, 16384, 128}, {"d256_4k", 4, 8, 4096, 256},
+      {"d256_16k", 1, 8, 16384, 256},  {"small", 1, 1, 32, 64},
+      {"mission", 1, 8, 512, 64},      {"long", 1, 8, 2048, 64},
+      {"batch2", 2, 8, 512, 64},
+  };
+  return kCells;
+}
+
+reference::Shape shape_of(const Cell& cell, Mask mask) {
+  reference::Shape shape;
+  shape.name = std::string(cell.name) + (mask == Mask::kCausal ? "_causal" : "");
+  shape.batch = cell.batch;
+  shape.heads_q = shape.heads_kv = cell.heads;
+  shape.seq_q = shape.seq_kv = cell.seq;
+  shape.head_dim = cell.head_dim;
+  shape.mask = mask;
+  shape.inputs.family = "normal";
+  return shape;
+}
+
+Result<GatedLaunch> GatedCells::launch(const reference::Shape& shape) {
+  if (name_ != shape.name) {
+    last_ = nullptr;  // before the next one's tensors are made
+    auto judged = judge(shape);
+    name_ = shape.name;
+    refused_ = judged.ok() ? Status{} : judged.status();
+    if (judged.ok()) last_ = std::make_shared<const GatedLaunch>(std::move(*judged));
+  }
+  if (last_ == nullptr) return refused_;
+  return *last_;
+}
+
+const reference::CaseData& GatedCells::drawn(const reference::Shape& shape) {
+  if (drawn_ && same_inputs(drawn_->shape, shape)) {
+    drawn_->shape = shape;
+  } else {
+    drawn_.reset();  // before the next one's are made
+    drawn_ = reference::draw_case(shape, config_.seeds.front());
+  }
+  return *drawn_;
+}
+
+Result<GatedLaunch> GatedCells::judge(const reference::Shape& shape) {
+  constexpr Dtype kOutput = Dtype::kBFloat16;
+  const bool whole = score_count(shape) <= reference::kWholeScores;
+  const auto of_whole = whole ? reference::make_case(shape, config_.seeds.front()) : nullptr;
+  const reference::CaseData& data = whole ? *of_whole : drawn(shape);
+  auto made = Workload::make(data, device_, kOutput);
+  if (!made.ok()) return made.status();
+  const auto workload = std::make_shared<const Workload>(std::move(*made));
+  const auto planned = plan(workload->problem(), device_);
+  if (!planned.ok()) return planned.status();
+  const Variant& chosen = planned->variant();
+  const reference::CheckOptions options{.output = kOutput, .lse = false};
+  auto result = whole
+                    ? reference::check(chosen, data, device_, config_.tolerances, options)
+                    : reference::check_sampled(chosen, data, device_, config_.tolerances, options);
+  if (!result.ok()) return result.status();
+  if (!result->pass) {
+    return Status{StatusCode::kExecutorError, std::string(chosen.name) + " on " + shape.name +
+                                                  " is not timed: " + result->failure()};
+  }
+  return GatedLaunch{workload, *planned, std::move(result->output)};
+}
+
+}  // namespace fp8_sdpa::bench

@@ -1,0 +1,194 @@
+#include "benchmarks/run/runner.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "benchmarks/measure/phase.hpp"
+#include "benchmarks/run/run_report.hpp"
+#include "benchmarks/measure/timing.hpp"
+#include "benchmarks/measure/workload.hpp"
+#include "reference/inputs/qkv.hpp"
+#include "reference/judge/check.hpp"
+
+namespace fp8_sdpa::bench {
+namespace {
+
+using reference::CaseData;
+using CasePointer = std::shared_ptr<const CaseData>;
+
+bool is_declined(const std::vector<Declined>& declined, const std::string& shape,
+                 const Variant& variant) {
+  return std::any_of(declined.begin(), declined.end(),
+                     [&](const Declined& d) { return d.shape == shape && d.variant == &variant; });
+}
+
+/// Output bits that passed every gate, of the first seed of each (shape, variant).
+using JudgedOutputs = std::map<std::pair<std::string, std::string>, std::vector<std::uint16_t>>;
+
+Result<CasePointer> make_case(const PendingCase& pending) {
+  const Phase phase(kPhaseMakeCase);
+  return pending.make();
+}
+
+Result<CorrectnessRecord> judge(const Variant& variant, const CaseData& data,
+                                const RunRequest& request) {
+  const Phase phase(kPhaseGates);
+  auto result = reference::check(variant, data, request.choice.device, request.config.tolerances);
+  if (result.ok()) return CorrectnessRecord{data.shape, data.dtype, std::move(*result)};
+  if (is_kernel_error(result.status())) return error_record(data, variant, result.status());
+  return result.status();
+}
+
+Status time_case(const PendingCase& pending, const RunRequest& request, const JudgedOutputs& judged,
+                 const Output& output, RunResults& results) {
+  std::vector<TimedVariant> passed;
+  std::string names;
+  for (const Variant* variant : request.variants) {
+    const auto found = judged.find({pending.shape.name, std::string(variant->name)});
+    if (found == judged.end()) continue;
+    passed.push_back({variant, &found->second});
+    names += (names.empty() ? "" : ",") + std::string(variant->name);
+  }
+  if (passed.empty()) return {};
+  output.progress("timing " + names + " on " + pending.shape.name);
+  const auto data = make_case(pending);
+  if (!data.ok()) return data.status();
+  auto timed = time_variants(
+      std::move(passed), **data, request.choice.device,
+      {request.config.timing.warmup_iters, request.timed_iters, request.max_timed_iters});
+  if (!timed.ok()) return timed.status();
+  for (const auto& [variant, status] : timed->failed) {
+    CorrectnessRecord failed = error_record(**data, *variant, status);
+    output.line(correctness_line(failed));
+    output.line("  " + failed.result.failure());
+    results.correctness.push_back(std::move(failed));
+  }
+  for (PerfRecord& record : timed->records) {
+    if (record.method == Method::kEventsWarm) output.line(perf_line(record));
+    results.perf.push_back(std::move(record));
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_kernel_error(const Status& status) {
+  return status.code() == StatusCode::kDeviceError || status.code() == StatusCode::kExecutorError;
+}
+
+CorrectnessRecord error_record(const CaseData& data, const Variant& variant, const Status& status) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kAllOfThem = 100;  // percent
+  CorrectnessRecord record{data.shape, data.dtype, {}};
+  record.result.shape = data.shape.name;
+  record.result.seed = data.seed;
+  record.result.variant = variant.name;
+  for (reference::Metrics* metrics : {&record.result.quantised, &record.result.kernel}) {
+    metrics->max_abs_err = metrics->mean_abs_err = metrics->max_rel_err = kInfinity;
+    metrics->rel_l2 = kInfinity;
+    metrics->pct_bad = kAllOfThem;
+  }
+  reference::GateResult executed;
+  executed.name = "executed";
+  executed.detail = status.message();
+  record.result.gates = {executed};
+  return record;
+}
+
+Result<std::vector<PendingCase>> pending_cases(const RunRequest& request,
+                                               const RunnerOptions& options) {
+  std::vector<PendingCase> cases;
+  if (!options.qkv.empty()) {
+    reference::QkvOptions qkv_options;
+    qkv_options.ignore_case = true;
+    if (options.qkv_layout == "bshd") {
+      qkv_options.layout = reference::QkvLayout::kSequenceMajor;
+    }
+    auto tensors = reference::load_qkv(options.qkv, qkv_options);
+    if (!tensors.ok()) return tensors.status();
+    auto data = reference::make_case(std::move(*tensors), "qkv", Mask::kNone);
+    if (!data.ok()) return data.status();
+    cases.push_back(
+        {(*data)->shape, (*data)->seed, [made = *data]() -> Result<CasePointer> { return made; }});
+    return cases;
+  }
+  for (const reference::Shape& shape : request.shapes) {
+    for (const std::uint64_t seed : request.seeds) {
+      cases.push_back({shape, seed, [shape, seed]() -> Result<CasePointer> {
+                         return reference::make_case(shape, seed);
+                       }});
+    }
+  }
+  return cases;
+}
+
+Result<std::vector<Declined>> declined_pairs(const RunRequest& request,
+                                             const std::vector<PendingCase>& cases) {
+  std::vector<Declined> declined;
+  std::string last_shape;
+  for (const PendingCase& pending : cases) {
+    if (std::exchange(last_shape, pending.shape.name) == pending.shape.name) continue;
+    const Problem problem = problem_of(pending.shape, Dtype::kE4M3);
+    std::size_t served = 0;
+    Status reason;
+    for (const Variant* variant : request.variants) {
+      const Status status = variant->supports(problem, request.choice.device);
+      if (status.ok()) {
+        ++served;
+      } else {
+        declined.push_back({pending.shape.name, variant, status.message()});
+        reason = status;
+      }
+    }
+    if (served == 0) {
+      return Status{reason.code(), "shape " + pending.shape.name +
+                                       ": no chosen variant serves it: " + reason.message()};
+    }
+  }
+  return declined;
+}
+
+Result<RunResults> run_cases(const RunRequest& request, const std::vector<PendingCase>& cases,
+                             const std::vector<Declined>& declined, const Output& output) {
+  RunResults results;
+  JudgedOutputs judged;
+  std::map<std::pair<std::string, std::string>, bool> passed;
+  std::size_t number = 0;
+  for (const PendingCase& pending : cases) {
+    const std::string label = "[" + std::to_string(++number) + "/" + std::to_string(cases.size()) +
+                              "] " + pending.shape.name + " seed=" + std::to_string(pending.seed);
+    output.progress(label + ": inputs and references");
+    auto data = make_case(pending);
+    if (!data.ok()) return data.status();
+    for (const Variant* variant : request.variants) {
+      if (is_declined(declined, pending.shape.name, *variant)) continue;
+      output.progress(label + ": " + std::string(variant->name));
+      auto record = judge(*variant, **data, request);
+      if (!record.ok()) return record.status();
+      output.line(correctness_line(*record));
+      if (!record->result.pass) output.line("  " + record->result.failure());
+      const std::pair key(pending.shape.name, std::string(variant->name));
+      passed.try_emplace(key, true).first->second &= record->result.pass;
+      judged.try_emplace(key, std::move(record->result.output));
+      record->result.log_sum_exp.clear();
+      results.correctness.push_back(std::move(*record));
+    }
+  }
+  std::erase_if(judged, [&](const auto& entry) { return !passed.at(entry.first); });
+  std::string last_shape;
+  for (const PendingCase& pending : cases) {
+    const bool first_seed = std::exchange(last_shape, pending.shape.name) != pending.shape.name;
+    if (!request.performance || !first_seed) continue;
+    if (Status status = time_case(pending, request, judged, output, results); !status.ok()) {
+      return status;
+    }
+  }
+  results.all_pass = !results.correctness.empty() &&
+                     std::all_of(results.correctness.begin(), results.correctness.end(),
+                                 [](const CorrectnessRecord& r) { return r.result.pass; });
+  return results;
+}
+
+}  // namespace fp8_sdpa::bench

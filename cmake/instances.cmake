@@ -1,0 +1,52 @@
+# The translation units that instantiate kernels, written into the build folder: for each a file for nvcc
+# and one for the host compiler, both of a line or two that include the family's instances.cuh.
+#
+#   sdpa_instances(<family> <id>...)   writes <family>_<id>.cu and <family>_<id>_host.cpp, appends them to
+#                                      <family>_device_sources and host_kernel_sources
+#
+# With several ids, FP8_SDPA_INSTANCE tells the text which one it is.
+include_guard(GLOBAL)
+
+set(SDPA_INSTANCES_DIR ${PROJECT_BINARY_DIR}/kernels/instances)
+
+# Touches only what differs, so that a new configuration compiles nothing again.
+function(sdpa_write_if_changed path text)
+  set(before "")
+  if(EXISTS ${path})
+    file(READ ${path} before)
+  endif()
+  if(NOT before STREQUAL text)
+    file(WRITE ${path} "${text}")
+  endif()
+endfunction()
+
+function(sdpa_instances family)
+  foreach(id IN LISTS ARGN)
+    set(text "#include \"${family}/instances.cuh\"\n")
+    list(LENGTH ARGN ids)
+    if(ids GREATER 1)
+      string(PREPEND text "#define FP8_SDPA_INSTANCE ${id}\n")
+    endif()
+    string(REGEX REPLACE "^${family}_" "" name ${id})
+    set(stem ${SDPA_INSTANCES_DIR}/${family}_${name})
+    sdpa_write_if_changed(${stem}.cu "${text}")
+    sdpa_write_if_changed(${stem}_host.cpp "${text}")
+    list(APPEND ${family}_device_sources ${stem}.cu)
+    list(APPEND host_kernel_sources ${stem}_host.cpp)
+  endforeach()
+  set(${family}_device_sources ${${family}_device_sources} PARENT_SCOPE)
+  set(host_kernel_sources ${host_kernel_sources} PARENT_SCOPE)
+endfunction()
+
+# The rows of a table that match a regular expression, each as REPLACEMENT says. The table is a
+# dependency of the configuration.
+function(sdpa_rows result table expression replacement)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table})
+  file(STRINGS ${table} lines REGEX "${expression}")
+  set(rows "")
+  foreach(line IN LISTS lines)
+    string(REGEX REPLACE "^.*${expression}.*$" "${replacement}" row "${line}")
+    list(APPEND rows ${row})
+  endforeach()
+  set(${result} ${rows} PARENT_SCOPE)
+endfunction()

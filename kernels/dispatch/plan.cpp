@@ -1,0 +1,73 @@
+#include "fp8_sdpa/plan.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "dispatch/choose.hpp"
+#include "dispatch/variant_impl.hpp"
+
+namespace fp8_sdpa {
+namespace {
+
+const detail::Functions& functions_of(const Variant& variant, const Device& device) {
+  return device.backend == Backend::kDevice ? variant.impl->device : variant.impl->host;
+}
+
+}  // namespace
+
+Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant,
+                  const PlanOptions& options) {
+  if (variant == nullptr) {
+    const Result<const Variant*> chosen =
+        detail::choose(problem, device, toggles_chosen(), options);
+    if (!chosen.ok()) return chosen.status();
+    variant = *chosen;
+  } else if (Status s = variant->supports(problem, device); !s.ok()) {
+    return s;
+  } else if (options.no_workspace && variant->impl->needs_workspace) {
+    return unsupported(std::string(variant->name) +
+                       " needs a workspace, which PlanOptions::no_workspace rules out");
+  }
+  Plan result;
+  result.problem_ = problem;
+  if (problem.softmax_scale == 0.0F) {
+    result.problem_.softmax_scale =
+        static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_dim)));
+  }
+  result.device_ = device;
+  result.variant_ = variant;
+  if (const detail::Prepare prepare = functions_of(*variant, device).prepare; prepare != nullptr) {
+    if (Status s = prepare(result.problem_, device, options, result.state_); !s.ok()) return s;
+  }
+  return result;
+}
+
+Status forward(const Plan& plan, void* workspace, CUstream_st* stream) {
+  if (workspace == nullptr && plan.workspace_bytes() > 0) {
+    return invalid_argument("workspace is null; " + std::string(plan.variant().name) + " needs " +
+                            std::to_string(plan.workspace_bytes()) +
+                            " bytes for this problem (Plan::workspace_bytes)");
+  }
+  if (plan.workspace_bytes() > 0 &&
+      reinterpret_cast<std::uintptr_t>(workspace) % Plan::kWorkspaceAlignment != 0) {
+    return invalid_argument("workspace is not aligned to " +
+                            std::to_string(Plan::kWorkspaceAlignment) + " bytes");
+  }
+  const gpu::Queue queue{stream, &plan.device().executor};
+  const detail::Functions& functions = functions_of(plan.variant(), plan.device());
+  if (functions.launch_prepared != nullptr) {
+    return functions.launch_prepared(plan.state(), workspace, queue);
+  }
+  return functions.launch(plan.problem(), queue);
+}
+
+Status forward(const Problem& problem, CUstream_st* stream) {
+  const Result<Device> device = current_device();
+  if (!device.ok()) return device.status();
+  const Result<Plan> made = plan(problem, *device, nullptr, {.no_workspace = true});
+  if (!made.ok()) return made.status();
+  return forward(*made, nullptr, stream);
+}
+
+}  // namespace fp8_sdpa

@@ -1,0 +1,90 @@
+// The table of kernel variants. Tests, benchmarks, documents and command lines all enumerate this
+// one table.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/problem.hpp"
+#include "fp8_sdpa/status.hpp"
+
+namespace fp8_sdpa {
+
+/// The ladder's switches: which idea a Stage C variant uses. Other families leave them all off.
+struct Toggles {
+  bool kv_lut = false;       ///< USE_KV_LUT: dequantise K and V through a 256-entry lookup table
+  bool cp_async = false;     ///< USE_CP_ASYNC: double-buffered cp.async for the K/V tiles
+  bool vec_pv = false;       ///< USE_VEC_PV: vectorised P V (half2 loads, float2 accumulation)
+  bool wmma_pv = false;      ///< USE_WMMA_PV: tensor-core P V
+  bool warp_spec = false;    ///< USE_WARP_SPEC: producer and consumer warps
+  bool xor_swizzle = false;  ///< USE_XOR_SWIZZLE: XOR-swizzled shared memory
+
+  constexpr bool operator==(const Toggles&) const = default;
+};
+
+/// Why a combination of toggles is illegal, or success.
+Status check_toggles(const Toggles& toggles);
+
+/// The Stage C variant name of a legal combination:
+/// stage_c[_lut][_cp_async][_vec_pv|_wmma_pv][_warp_spec][_swizzle].
+std::string stage_c_name(const Toggles& toggles);
+
+enum class Family {
+  kStageC,  ///< WMMA on dequantised halves, S, P and U in shared memory (kernels/stage_c)
+  kSm80,    ///< half mma.sync, S, P and O in registers (kernels/sm80)
+  kSm89,    ///< FP8 mma.sync, S, P and O in registers (kernels/sm89)
+  kSm90,    ///< FP8 wgmma, TMA, specialised warpgroups (kernels/sm90)
+  kPeer,    ///< not in the table: somebody else's kernel behind this interface (benchmarks/peers)
+};
+
+/// What one block of a variant asks of a multiprocessor, as the launch asks for it; of kernels for
+/// several head dims, the one with the most shared memory.
+struct Resources {
+  int threads = 0;               ///< of a block
+  std::size_t shared_bytes = 0;  ///< dynamic shared memory: sizeof the kernel's Shared struct
+  int tile_m = 0;                ///< query rows per block
+  int tile_n = 0;                ///< keys per step
+  int cluster_blocks = 1;        ///< blocks that share those rows
+};
+
+namespace detail {
+struct VariantImpl;
+}
+
+/// One kernel, compiled for every backend of this build.
+struct Variant {
+  std::string_view name;     ///< the stem: letters, digits, underscores
+  std::string_view summary;  ///< one line for people
+  Family family;
+  Toggles toggles;
+  Resources resources;
+  const detail::VariantImpl* impl;
+  bool fp8_p = false;  ///< rounds P to FP8, so that its own error is judged by a gate of its own
+
+  /// Whether this variant can compute `problem` on `device`; if not, why: kInvalidArgument for a
+  /// problem that contradicts itself, kUnsupported for a valid one. Pure host code: touches no
+  /// memory behind the problem's pointers and calls no CUDA function.
+  Status supports(const Problem& problem, const Device& device) const;
+
+  /// Whether problems without an LSE have a kernel of their own at `head_dim`, beside the one for
+  /// those with: who judges or times the variant must look at both.
+  bool has_kernel_without_lse(int head_dim) const;
+};
+
+/// Every variant of this build.
+std::span<const Variant> variants();
+
+/// The variant of that name, or kInvalidArgument with the nearest names.
+Result<const Variant*> find_variant(std::string_view name);
+
+/// The combination that this build was configured with (the CMake cache options USE_*).
+Toggles configured_toggles();
+
+/// Whether someone chose that combination; false where the options are as the project sets them.
+/// plan() then chooses by problem and device.
+bool toggles_chosen();
+
+}  // namespace fp8_sdpa

@@ -1,0 +1,89 @@
+// Plan once per problem shape, then run as often as you like: on a stream, or captured in a CUDA
+// graph.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "dispatch/variant.hpp"
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/problem.hpp"
+#include "fp8_sdpa/status.hpp"
+
+struct CUstream_st;  // cudaStream_t is a pointer to it; no CUDA header is needed to include this
+                     // one
+
+namespace fp8_sdpa {
+
+namespace detail {
+
+/// What a variant computes once per plan, such as TMA's tensor maps: opaque.
+struct alignas(64) PlanState {
+  static constexpr std::size_t kBytes = 4096;
+  std::array<std::byte, kBytes> bytes{};
+  std::size_t workspace_bytes = 0;
+  int kernel = 0;  ///< which of the variant's
+};
+
+}  // namespace detail
+
+struct PlanOptions {
+  /// Each row of O has the same bits in a batch of any size: no two blocks share a tile of query
+  /// rows, which would be cut where the whole problem says, and the library's own choice of variant
+  /// is the one for batches that fill the device. Slower where blocks would share, and where the
+  /// batch is small.
+  bool batch_invariant = false;
+  /// The plan needs no workspace: no rows are shared, and the variant is one that can do without.
+  /// Which one the library chooses still goes by the whole problem.
+  bool no_workspace = false;
+};
+
+/// A problem bound to a device and a variant. Cheap to copy; holds pointers into the caller's
+/// tensors.
+class Plan {
+ public:
+  /// Of a workspace's address, in bytes: that of tensors.
+  static constexpr std::size_t kWorkspaceAlignment = 16;
+
+  const Problem& problem() const { return problem_; }
+  const Device& device() const { return device_; }
+  const Variant& variant() const { return *variant_; }
+  const detail::PlanState& state() const { return state_; }
+  /// Bytes of device memory that forward() needs beside the tensors, aligned to
+  /// kWorkspaceAlignment: for the parts of query tiles that blocks share, and for V where it is
+  /// transposed once for all blocks. Often 0; always 0 but for sm90.
+  std::size_t workspace_bytes() const { return state_.workspace_bytes; }
+
+ private:
+  friend Result<Plan> plan(const Problem&, const Device&, const Variant*, const PlanOptions&);
+  Problem problem_;
+  Device device_;
+  const Variant* variant_ = nullptr;
+  detail::PlanState state_;
+};
+
+/// Checks the problem, picks a variant unless one is given, and binds them. The pick is the variant
+/// of the toggles that the build was configured with, if any; else the one that is predicted to be
+/// fastest on sm_90, and sm80_mma on other devices; else the first that serves the problem.
+/// kInvalidArgument or kUnsupported, with the reason, before anything is launched; kDeviceError if
+/// the driver refuses a tensor map.
+Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant = nullptr,
+                  const PlanOptions& options = {});
+
+/// Launches the plan on `stream`. `workspace` has workspace_bytes(), whatever is in them; launches
+/// that may run at the same time need one each. kInvalidArgument if it is null though the plan
+/// needs one or it is not aligned; kDeviceError or kOutOfMemory where a launch fails,
+/// kExecutorError where the host executor finds an error in the kernel. Never synchronises,
+/// allocates on the device, prints or exits; capturable in a CUDA graph. On sm_90 a launch may
+/// start while earlier kernels of the stream are at their last blocks (CUDA C++ Programming Guide,
+/// "Programmatic Dependent Launch and Synchronization"); it waits for them before it reads an input
+/// or writes an output. On the host executor it returns when the kernel has run, and `stream` is
+/// ignored.
+Status forward(const Plan& plan, void* workspace, CUstream_st* stream);
+
+/// plan() and forward() in one call on the current CUDA device, with the library's own choice of
+/// variant among those that need no workspace (PlanOptions::no_workspace). Errors are those of
+/// current_device(), plan() and forward().
+Status forward(const Problem& problem, CUstream_st* stream);
+
+}  // namespace fp8_sdpa

@@ -1,2 +1,0 @@
-// Part 4 of the Stage C variants for the host executor: the very source that nvcc compiles.
-#include "stage_c/instances_lut.cu"
