@@ -28,18 +28,16 @@ struct Reach {
 };
 
 const std::vector<Reach>& reaches() {
-  static const std::string kTable =
-      "kernels/dispatch/variants.cpp";  // a few Stage C variants: see include/
   static const std::string kStageC = "tests/wrong/mutants/stage_c_unit.cpp";
   static const std::string kSm80 = MUTANTS_BUILD_DIR "/kernels/instances/sm80_mma_host.cpp";
   static const std::string kSm89 = MUTANTS_BUILD_DIR "/kernels/instances/sm89_mma_host.cpp";
   static const std::vector<Reach> kReaches = {
-      {"kernels/stage_c/", {kTable, kStageC}, "stage_c*"},
+      {"kernels/stage_c/", {kStageC}, "stage_c*"},
       {"kernels/sm80/", {kSm80}, "sm80*"},
       {"kernels/sm89/", {kSm89}, "sm89*"},
       {"kernels/attention/key_group", {kSm80, kSm89}, "sm8*"},
       // sm90 has no trials here: see CMakeLists.txt.
-      {"", {kTable, kStageC, kSm80, kSm89}, "*", "*sm90*"},
+      {"", {kStageC, kSm80, kSm89}, "*", "*sm90*"},
   };
   return kReaches;
 }
