@@ -43,7 +43,9 @@ TEST_P(Adversary, EveryScheduleGivesRightAnswers) {
   Device device;
   if (!use_backend(Backend::kHost, &device)) return;
   // Three KV tiles of the ladder, the last one partial; two query tiles, the last one partial.
-  expect_pass_on_every_schedule(*GetParam(), *case_data(make_shape(1, 1, 45, 77), 7), device);
+  const auto shape = make_shape(1, 1, 45, 77);
+  if (!serves_or_known_decline(*GetParam(), shape, device)) return;
+  expect_pass_on_every_schedule(*GetParam(), *case_data(shape, 7), device);
 }
 
 // Kernels whose blocks stay for several query tiles and whose rings go round: more (batch, head)
@@ -56,7 +58,8 @@ TEST_P(Adversary, PersistentBlocksGiveRightAnswersOnEverySchedule) {
   struct Sizes {
     int heads, seq_kv, head_dim;
   };
-  for (const Sizes& sizes : {Sizes{10, 15, 64}, Sizes{6, 300, 64}, Sizes{6, 150, 256}}) {
+  for (const Sizes& sizes :
+       {Sizes{10, 15, 64}, Sizes{6, 300, 64}, Sizes{6, 300, 128}, Sizes{6, 150, 256}}) {
     SCOPED_TRACE(sizes.seq_kv);
     const auto shape = make_shape(1, sizes.heads, 20, sizes.seq_kv, sizes.head_dim);
     if (!serves_or_known_decline(*GetParam(), shape, device)) continue;

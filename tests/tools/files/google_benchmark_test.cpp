@@ -96,10 +96,10 @@ class ContestFile : public ToolTest {
   }
   /// Ours, chosen by the library, and a peer that failed its gates.
   std::string written() const {
-    const std::vector<PerfRecord> records = {record("sm90_turns", Method::kEventsWarm, 20),
-                                             record("sm90_turns", Method::kGraphWarm, 16),
+    const std::vector<PerfRecord> records = {record("sm90_ping_pong", Method::kEventsWarm, 20),
+                                             record("sm90_ping_pong", Method::kGraphWarm, 16),
                                              record("peer/cudnn_fp8", Method::kEventsWarm, 25)};
-    const std::vector<CorrectnessRecord> judged = {verdict("sm90_turns", true),
+    const std::vector<CorrectnessRecord> judged = {verdict("sm90_ping_pong", true),
                                                    verdict("peer/cudnn_fp8", false)};
     Device device;
     device.backend = Backend::kDevice;
@@ -123,7 +123,7 @@ TEST_F(ContestFile, HasPeersUnderTheNamesOfOurCells) {
   EXPECT_EQ(names, (std::set<std::string>{"forward/auto/d64_4k", "forward/auto/d64_4k/graph",
                                           "forward/cudnn_fp8/d64_4k"}));
   const json& ours = file.at("/benchmarks/0"_json_pointer);
-  EXPECT_EQ(ours.at("label"), "sm90_turns");
+  EXPECT_EQ(ours.at("label"), "sm90_ping_pong");
   EXPECT_EQ(ours.at("graph_us"), 16.0);
   const std::string failed = file.at("benchmarks").back().at("label");
   EXPECT_EQ(failed.rfind("gates failed: ", 0), 0U) << failed;
