@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$1"
 
-if [[ -e .git ]]; then
+if [[ -e .git ]] && command -v git >/dev/null; then
   files=$(git ls-files --cached --others --exclude-standard)
 else
   files=$(find . \( -path ./build -o -path ./.git \) -prune -o -type f -printf '%P\n')
