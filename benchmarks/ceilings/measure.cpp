@@ -16,7 +16,7 @@ namespace fp8_sdpa::bench {
 
 namespace {
 
-/// Appends the ceiling if `samples` is there, else says why not.
+/// Appends the device limit if `samples` is there, else says why not.
 void add(Ceiling ceiling, Result<std::vector<double>> samples, Ceilings& ceilings) {
   if (samples.ok()) {
     ceiling.samples_us = std::move(*samples);

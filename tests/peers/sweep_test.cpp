@@ -56,7 +56,7 @@ TEST(SweepPlaces, PartsAreAPartitionOfAboutEqualWork) {
     for (const SweepPlace& place : default_places()) all.insert(place.shape.name);
     EXPECT_EQ(dealt, all) << parts;
   }
-  // The four places of the largest level go to four parts.
+  // The four sweep points of the largest level go to four parts.
   for (int part = 0; part < 4; ++part) {
     EXPECT_EQ(places_of_part(default_places(), part, 4).front().level, kLastLevel);
   }
@@ -115,7 +115,7 @@ TEST(CostModel, RefusesWhatCannotBeFitted) {
 
 class SweepFile : public ToolTest {
  protected:
-  /// A record that keeps to the model but for 30 % at one place.
+  /// A record that keeps to the cost model but for 30 % at one sweep point.
   static SweepRecord record_at(const SweepPlace& place, const char* variant) {
     SweepRecord record;
     record.level = place.level;

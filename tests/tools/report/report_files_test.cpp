@@ -87,7 +87,7 @@ TEST_F(ReportPage, ReadsVersionTwoOfTimesAndRefusesLaterOnes) {
 
 TEST_F(ReportPage, ShowsCeilingsAndScaling) {
   make_run("run", {{"stage_c", "mission", 40}});
-  // Of a file whose schema version is that of ceilings and sweeps.
+  // Of a file whose schema version is that of device limits and sweeps.
   json head = read_json_file(at("run/correctness_summary.json"));
   head["results"] = {{{"name", "fp8_gemm"},
                       {"what", "a multiply"},
