@@ -61,7 +61,7 @@ std::vector<ResourceUse> largest_of(const std::vector<ResourceUse>& uses) {
 }
 
 Table resources_on(const std::string& arch, const std::vector<ResourceUse>& uses) {
-  Table table{{{"kernel", Kind::kCode},
+  Table table{{{"kernel on " + arch, Kind::kCode},
                {"threads", Kind::kNumber},
                {"registers", Kind::kNumber},
                {"shared bytes", Kind::kNumber},
@@ -86,7 +86,6 @@ Table resources_on(const std::string& arch, const std::vector<ResourceUse>& uses
     }
     table.rows.push_back(std::move(row));
   }
-  table.fold = format("%zu kernels on ", table.rows.size()) + as_code(arch);
   return table;
 }
 
@@ -196,6 +195,10 @@ void append_resources(const ReportData& data, Document& page) {
     uses = std::move(these);
     build = "the build of " + as_code(run.folder);
   }
+  std::set<std::string> timed;
+  for (const ReportRun& run : data.runs) {
+    for (const PerfSeries& series : run.series) timed.insert(series.variant);
+  }
   std::string note;
   if (uses.empty()) {
     // A machine that measures need not have compiled.
@@ -204,11 +207,15 @@ void append_resources(const ReportData& data, Document& page) {
     note = report.ok() ? report->note : report.status().message();
     build = "the build that made this page, of commit " + as_code(this_build().git_sha);
   }
+  if (!timed.empty()) {
+    std::erase_if(uses, [&](const ResourceUse& use) { return !timed.contains(use.variant); });
+    if (uses.empty() && note.empty()) note = "of none that was timed";
+  }
   page.blocks.push_back(Heading{2, "Resources"});
   page.blocks.push_back(
       Paragraph{uses.empty() ? "Not known: " + as_code(note) + "."
-                             : "What the compiler reports for each kernel, and the theoretical "
-                               "occupancy, by " +
+                             : "What the compiler reports for each kernel that was timed, and the "
+                               "theoretical occupancy, by " +
                                    build +
                                    ". A kernel with several instances (formats, head dims) is "
                                    "shown by the one with the most registers."});
