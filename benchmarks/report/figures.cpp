@@ -134,8 +134,7 @@ void plan_tflops(const ReportData& data, const OnDevice& on, PlotPlan& plan) {
              "peer's "
              "fastest. All points of a length are of one problem. Hollow: the peer's output failed "
              "its gates." +
-             (ceiling > 0 ? "" : " No ceiling was measured."),
-         ""},
+             (ceiling > 0 ? "" : " No ceiling was measured.")},
         "tflops",
         {{"panels", std::move(panels)}, {"ceiling", ceiling > 0 ? json(ceiling) : json()}});
   }
@@ -178,8 +177,7 @@ void plan_latency(const OnDevice& on, PlotPlan& plan) {
                ". B × H × S × D, shapes of less than %.0f microseconds, L2 warm. Hollow: a single "
                "launch; full: a launch inside a CUDA graph. Ours is the fastest "
                "kernel; where several runs timed a shape, our slowest run and each peer's fastest.",
-               kSmallUs),
-       ""},
+               kSmallUs)},
       "latency", {{"rows", std::move(rows)}});
 }
 
@@ -218,8 +216,7 @@ void plan_error_speed(const OnDevice& on, PlotPlan& plan) {
        "On " + as_code(on.device) +
            ". The kernel's own relative L2 error, the largest over the heads and seeds, against "
            "the "
-           "reference on the same FP8 inputs. Speed by single launches between events, L2 warm.",
-       ""},
+           "reference on the same FP8 inputs. Speed by single launches between events, L2 warm."},
       "error_speed", {{"points", std::move(points)}});
 }
 

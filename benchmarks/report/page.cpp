@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
+#include <numeric>
 
 #include "benchmarks/command/text.hpp"
 #include "benchmarks/files/result_directory.hpp"
@@ -51,17 +51,21 @@ std::string error_text(double error, const char* pattern) {
   return std::isfinite(error) ? format(pattern, error) : "not finite";
 }
 
+/// The least median on a shape by a method, of what passed its gates: of ours, or of the peers;
+/// nullptr where there is none.
 const PerfSeries* fastest(const ReportRun& run, const std::string& shape, const std::string& method,
                           bool peers) {
   const PerfSeries* best = nullptr;
   for (const PerfSeries& series : run.series) {
-    if (series.shape != shape || series.method != method || is_peer(series.variant) != peers) {
-      continue;
-    }
-    if (run.is_green(series) && (best == nullptr || series.times.p50 < best->times.p50))
-      best = &series;
+    const bool asked = series.shape == shape && series.method == method &&
+                       is_peer(series.variant) == peers && run.is_green(series);
+    if (asked && (best == nullptr || series.times.p50 < best->times.p50)) best = &series;
   }
   return best;
+}
+const PerfSeries* fastest_of_ours(const ReportRun& run, const std::string& shape,
+                                  const std::string& method) {
+  return fastest(run, shape, method, /*peers=*/false);
 }
 
 double ratio(const PerfSeries* peer, const PerfSeries* ours) {
@@ -75,19 +79,12 @@ struct Spread {
   double best = average;
   double worst = average;
 };
-Spread spread_of(const std::vector<double>& ratios) {
-  double sum = 0;
-  int count = 0;
-  Spread spread;
-  for (const double r : ratios) {
-    if (!std::isfinite(r)) continue;
-    sum += r;
-    ++count;
-    spread.best = count == 1 ? r : std::max(spread.best, r);
-    spread.worst = count == 1 ? r : std::min(spread.worst, r);
-  }
-  if (count > 0) spread.average = sum / count;
-  return spread;
+Spread spread_of(std::vector<double> ratios) {
+  std::erase_if(ratios, [](double r) { return !std::isfinite(r); });
+  if (ratios.empty()) return {};
+  const auto [worst, best] = std::minmax_element(ratios.begin(), ratios.end());
+  const double sum = std::accumulate(ratios.begin(), ratios.end(), 0.0);
+  return {sum / static_cast<double>(ratios.size()), *best, *worst};
 }
 
 // --- times ---------------------------------------------------------------------------------------
@@ -111,7 +108,7 @@ void append_peer_cells(const ReportRun& run, const PerfSeries* ours, const PerfS
 /// reader looks for stands first: on a phone the rest is out of sight.
 Table peer_times(const ReportRun& run, const std::string& method, double ceiling) {
   const std::vector<std::string> peers = variants_of(run, true);
-  Table table{{{"shape", Kind::kCode}, {"ours p50 µs", Kind::kNumber}}, {}, ""};
+  Table table{{{"shape", Kind::kCode}, {"ours p50 µs", Kind::kNumber}}};
   if (peers.size() > 1) table.columns.push_back({"ratio to the fastest peer", Kind::kNumber});
   for (const std::string& peer : peers) {
     table.columns.push_back({peer + " p50 µs", Kind::kNumber});
@@ -130,7 +127,7 @@ Table peer_times(const ReportRun& run, const std::string& method, double ceiling
     if (ours == nullptr) continue;
     std::vector<Cell> row = {shape, Cell(microseconds(ours->times.p50), true)};
     if (peers.size() > 1) {
-      row.emplace_back(times_text(ratio(fastest_peer(run, shape, method), ours)), true);
+      row.emplace_back(times_text(ratio(fastest(run, shape, method, /*peers=*/true), ours)), true);
     }
     for (const std::string& peer : peers) {
       append_peer_cells(run, ours, run.find(peer, shape, method), row);
@@ -154,9 +151,7 @@ Table peer_verdicts(const ReportRun& run, const std::string& method) {
                {"best", Kind::kNumber},
                {"worst", Kind::kNumber},
                {"verdict", Kind::kText},
-               {"next", Kind::kText}},
-              {},
-              ""};
+               {"next", Kind::kText}}};
   for (const std::string& peer : variants_of(run, true)) {
     std::vector<double> ratios;
     for (const std::string& shape : shapes_of(run, method)) {
@@ -173,7 +168,7 @@ Table peer_verdicts(const ReportRun& run, const std::string& method) {
 /// Every variant's median on every shape; the fastest of ours is strong.
 Table all_times(const ReportRun& run, const std::string& method) {
   const std::vector<std::string> shapes = shapes_of(run, method);
-  Table table{{{"p50 µs", Kind::kCode}}, {}, ""};
+  Table table{{{"p50 µs", Kind::kCode}}};
   for (const std::string& shape : shapes) table.columns.push_back({shape, Kind::kNumber});
   for (const bool peers : {false, true}) {
     for (const std::string& variant : variants_of(run, peers)) {
@@ -235,9 +230,7 @@ Table errors(const ReportRun& run) {
                {"mean abs err", Kind::kNumber},
                {"rel L2", Kind::kNumber},
                {"kernel's own rel L2", Kind::kNumber},
-               {"seeds passed", Kind::kNumber}},
-              {},
-              ""};
+               {"seeds passed", Kind::kNumber}}};
   for (const auto& [key, verdict] : run.verdicts) {
     table.rows.push_back({key.first, key.second, error_text(verdict.max_abs_err, "%.4f"),
                           error_text(verdict.mean_abs_err, "%.4f"),
@@ -277,7 +270,7 @@ std::string against_peers(const ReportData& data) {
   for (const ReportRun& run : data.runs) {
     for (const std::string& shape : shapes_of(run, method)) {
       ratios.push_back(
-          ratio(fastest_peer(run, shape, method), fastest_of_ours(run, shape, method)));
+          ratio(fastest(run, shape, method, /*peers=*/true), fastest_of_ours(run, shape, method)));
     }
   }
   const Spread spread = spread_of(ratios);
@@ -336,16 +329,6 @@ GateCount gate_count(const ReportData& data) {
     }
   }
   return count;
-}
-
-const PerfSeries* fastest_of_ours(const ReportRun& run, const std::string& shape,
-                                  const std::string& method) {
-  return fastest(run, shape, method, /*peers=*/false);
-}
-
-const PerfSeries* fastest_peer(const ReportRun& run, const std::string& shape,
-                               const std::string& method) {
-  return fastest(run, shape, method, /*peers=*/true);
 }
 
 Document report_page(const ReportData& data, const std::vector<Figure>& figures,

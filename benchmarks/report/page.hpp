@@ -25,14 +25,6 @@ struct GateCount {
 };
 GateCount gate_count(const ReportData& data);
 
-/// The least median of ours on a shape by a method; nullptr where none was measured.
-const PerfSeries* fastest_of_ours(const ReportRun& run, const std::string& shape,
-                                  const std::string& method);
-
-/// The peer that is fastest there and whose output passed the gates; nullptr where there is none.
-const PerfSeries* fastest_peer(const ReportRun& run, const std::string& shape,
-                               const std::string& method);
-
 /// The whole report. `figures` were made from the same data; `left_out` names, a line each, what is
 /// missing beside what `data` says itself.
 Document report_page(const ReportData& data, const std::vector<Figure>& figures,

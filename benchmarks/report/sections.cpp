@@ -68,9 +68,7 @@ Table resources_on(const std::string& arch, const std::vector<ResourceUse>& uses
                {"spilled bytes", Kind::kNumber},
                {"blocks / SM", Kind::kNumber},
                {"occupancy", Kind::kNumber},
-               {"limited by", Kind::kText}},
-              {},
-              ""};
+               {"limited by", Kind::kText}}};
   for (const ResourceUse& use : uses) {
     if (use.arch != arch) continue;
     std::vector<Cell> row = {use.variant, use.threads > 0 ? std::to_string(use.threads) : "-",
@@ -113,9 +111,7 @@ std::string passed_by(const json& fault) {
 
 Table gates_table(const json& faults) {
   Table table{
-      {{"gate", Kind::kText}, {"wrong kernels let through", Kind::kNumber}, {"of", Kind::kNumber}},
-      {},
-      ""};
+      {{"gate", Kind::kText}, {"wrong kernels let through", Kind::kNumber}, {"of", Kind::kNumber}}};
   const auto survivors = std::count_if(faults.begin(), faults.end(),
                                        [](const json& f) { return !f.at("killed").get<bool>(); });
   table.rows.push_back({Cell("this suite", true), Cell(std::to_string(survivors), true),
@@ -141,9 +137,7 @@ Table faults_table(const json& faults) {
                {"killed", Kind::kText},
                {"strongest gate", Kind::kCode},
                {"in trial", Kind::kCode},
-               {"let through by", Kind::kText}},
-              {},
-              ""};
+               {"let through by", Kind::kText}}};
   for (const json& fault : faults) {
     table.rows.push_back({shown(fault, "/name"), shown(fault, "/what"), shown(fault, "/place"),
                           fault.at("killed").get<bool>() ? "yes" : "NO",
@@ -232,9 +226,7 @@ void append_profiles(const ReportData& data, Document& page) {
                {"shape", Kind::kCode},
                {"verdict", Kind::kText},
                {"because", Kind::kText},
-               {"next", Kind::kText}},
-              {},
-              ""};
+               {"next", Kind::kText}}};
   for (const json& profile : data.profiles) {
     table.rows.push_back({shown(profile, "/variant"), shown(profile, "/shape"),
                           Cell(shown(profile, "/verdict"), true), shown(profile, "/because"),
@@ -262,9 +254,7 @@ void append_ceilings(const ReportData& data, Document& page) {
                {"value", Kind::kNumber},
                {"unit", Kind::kText},
                {"what was run", Kind::kText},
-               {"device", Kind::kText}},
-              {},
-              ""};
+               {"device", Kind::kText}}};
   for (const json& chip : data.ceilings) {
     for (const json& limit : chip.at("results")) {
       table.rows.push_back({shown(limit, "/name"), format("%.4g", limit.at("value").get<double>()),
@@ -289,9 +279,7 @@ void append_scaling(const ReportData& data, Document& page) {
                {"departs most at", Kind::kCode},
                {"by", Kind::kNumber},
                {"memory MiB", Kind::kNumber},
-               {"device", Kind::kText}},
-              {},
-              ""};
+               {"device", Kind::kText}}};
   for (const json& sweep : data.sweeps) {
     for (const json& fit : sweep.at("fits")) {
       std::string shape = "-";
@@ -321,7 +309,7 @@ void append_scaling(const ReportData& data, Document& page) {
 }
 
 void append_environment(const ReportData& data, Document& page) {
-  Table table{{{"run", Kind::kText}}, {}, ""};
+  Table table{{{"run", Kind::kText}}};
   for (const ReportRun& run : data.runs) {
     if (run.build_meta.is_null()) continue;
     table.columns.push_back({one_line(run.folder), Kind::kText});
