@@ -10,9 +10,6 @@ namespace fp8_sdpa::bench {
 /// the floor of a verdict (significance.hpp): what clocks alone can do stays below what counts.
 inline constexpr double kClockTolerance = 0.02;
 
-/// Refuses, with the file, a schema version without repetitions.
-Status check_version(const PerfFile& file);
-
 /// Refuses, in one line with the file, the variant and the shape: fewer than kMinRepetitions;
 /// variants of one file that were not measured in turns; clocks further apart than kClockTolerance,
 /// where both are known.

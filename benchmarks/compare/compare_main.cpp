@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "benchmarks/command/selection.hpp"
+#include "benchmarks/command/tool.hpp"
 #include "benchmarks/compare/aa.hpp"
 #include "benchmarks/compare/comparable.hpp"
 #include "benchmarks/compare/compare.hpp"
 #include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/files/results.hpp"
-#include "benchmarks/command/selection.hpp"
-#include "benchmarks/command/tool.hpp"
 
 namespace {
 
@@ -65,7 +65,6 @@ int run_aa(const CommandLine& line, Arguments& arguments) {
   options.rule = arguments.options.rule;
   const auto file = read_perf_file(arguments.aa);
   if (!file.ok()) return refuse(line, file.status().message());
-  if (const auto status = check_version(*file); !status.ok()) return refuse(line, status.message());
   const auto report = compare_with_itself(*file, options);
   if (!report.ok()) return refuse(line, report.status().message());
   if (!arguments.aa_record.empty()) {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string_view>
 
-#include "benchmarks/statistics/repetitions.hpp"
 #include "benchmarks/files/result_directory.hpp"
+#include "benchmarks/statistics/repetitions.hpp"
 #include "benchmarks/statistics/stats.hpp"
 #include "reference/formats/text.hpp"
 
@@ -15,7 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kPeerPrefix = "peer/";
 constexpr const char* kAutomatic = "auto";
 
 const CorrectnessRecord* verdict_on(const PerfRecord& record,

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "benchmarks/files/build_info.hpp"
@@ -31,6 +32,13 @@ inline constexpr const char* kEliteFile = "elite.json";             ///< of fp8_
 inline constexpr const char* kProfileVerdictFile = "verdict.json";  ///< of fp8_sdpa_profile
 inline constexpr const char* kCeilingsFile = "ceilings.json";       ///< of fp8_sdpa_ceilings
 inline constexpr const char* kSweepFile = "sweep.json";             ///< of fp8_sdpa_sweep
+inline constexpr const char* kBesideFile = "beside_ours.json";  ///< of FlashAttention-3's driver
+inline constexpr const char* kKillMatrixFile = "kill_matrix.json";  ///< of tests/wrong
+/// What the name of another library's kernel begins with in a result file.
+inline constexpr std::string_view kPeerPrefix = "peer/";
+constexpr bool is_peer(std::string_view variant) {
+  return variant.starts_with(kPeerPrefix);
+}
 
 /// What every file of a run says of it.
 struct RunInfo {
@@ -104,7 +112,8 @@ struct PerfRecord {
   Method method = Method::kEventsWarm;
   int warmup_iters = 0;
   std::vector<double> samples_us;
-  bool interleaved = false;  ///< sampled in turns with other variants (benchmarks/measure/interleave.hpp)
+  bool interleaved =
+      false;  ///< sampled in turns with other variants (benchmarks/measure/interleave.hpp)
   std::vector<Repetition> repetitions;  ///< of samples_us, in time's order
 };
 

@@ -7,24 +7,18 @@
 #include <map>
 #include <utility>
 
-#include "benchmarks/run/peer_table.hpp"
-#include "benchmarks/peers/judged_run.hpp"
-#include "benchmarks/run/run_report.hpp"
 #include "benchmarks/measure/timer.hpp"
 #include "benchmarks/measure/timing.hpp"
 #include "benchmarks/measure/workload.hpp"
+#include "benchmarks/peers/judged_run.hpp"
+#include "benchmarks/run/peer_table.hpp"
+#include "benchmarks/run/run_report.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
 
 using reference::CaseResult;
 using reference::Shape;
-
-constexpr std::string_view kPeerPrefix = "peer/";
-
-bool is_peer(std::string_view name) {
-  return name.substr(0, kPeerPrefix.size()) == kPeerPrefix;
-}
 
 /// What a backend of the second process rounds to.
 Formats torch_formats(const std::string& backend) {
