@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "benchmarks/run/gated_cases.hpp"
 #include "reference/config/config.hpp"
@@ -27,6 +28,9 @@ std::span<const Cell> cells();
 /// The cell as a shape: named as it is, with "_causal" behind it under that mask; unit-normal
 /// inputs, so that every (batch, head) has descales of its own.
 reference::Shape shape_of(const Cell& cell, Mask mask);
+
+/// shape_of() every cell, without and with the causal mask.
+std::vector<reference::Shape> goal_shapes();
 
 /// Launches of cells that have passed their gates, in bf16, with the library's choice of variant
 /// and the first seed of the configuration.
