@@ -3,19 +3,15 @@
 #include <cmath>
 #include <string>
 
+#include "benchmarks/command/text.hpp"
 #include "benchmarks/files/results.hpp"
 #include "benchmarks/statistics/significance.hpp"
-#include "benchmarks/command/text.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
 
 using reference::one_line;
-
-Status refused(const PerfFile& file, const std::string& finding) {
-  return invalid_argument(one_line(file.path) + ": " + finding);
-}
 
 std::string name_of(const PerfSeries& series) {
   return series.variant + " on " + series.shape + " by " + series.method;
@@ -30,6 +26,10 @@ Status check_repetitions(const PerfFile& file, const PerfSeries& series) {
 }
 
 }  // namespace
+
+Status refused(const PerfFile& file, const std::string& finding) {
+  return invalid_argument(reference::one_line(file.path) + ": " + finding);
+}
 
 Status check_version(const PerfFile& file) {
   if (file.schema_version == 0 || file.schema_version == kPerfSchemaVersion) return {};

@@ -6,9 +6,9 @@
 #include <limits>
 #include <numeric>
 
-#include "benchmarks/compare/comparable.hpp"
 #include "benchmarks/command/selection.hpp"
 #include "benchmarks/command/text.hpp"
+#include "benchmarks/compare/comparable.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
@@ -32,10 +32,6 @@ constexpr double kRounding = 1e-9;
 
 bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
-}
-
-Status refused(const PerfFile& file, const std::string& finding) {
-  return invalid_argument(one_line(file.path) + ": " + finding);
 }
 
 std::string place_of(const PerfFile& file) {

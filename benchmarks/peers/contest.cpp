@@ -7,12 +7,12 @@
 #include <map>
 #include <utility>
 
-#include "benchmarks/run/peer_table.hpp"
-#include "benchmarks/peers/judged_run.hpp"
-#include "benchmarks/run/run_report.hpp"
 #include "benchmarks/measure/timer.hpp"
 #include "benchmarks/measure/timing.hpp"
 #include "benchmarks/measure/workload.hpp"
+#include "benchmarks/peers/judged_run.hpp"
+#include "benchmarks/run/peer_table.hpp"
+#include "benchmarks/run/run_report.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -1,11 +1,12 @@
 // fp8_sdpa_compare: its numbers against ones worked out by hand, every refusal by its line.
+#include "benchmarks/compare/compare.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <functional>
 #include <string>
 
-#include "benchmarks/compare/compare.hpp"
 #include "tests/tools/compare/compare_fixture.hpp"
 
 namespace fp8_sdpa::bench {
