@@ -29,9 +29,6 @@ std::span<const Cell> cells();
 /// inputs, so that every (batch, head) has descales of its own.
 reference::Shape shape_of(const Cell& cell, Mask mask);
 
-/// shape_of() every cell, without and with the causal mask.
-std::vector<reference::Shape> goal_shapes();
-
 /// Launches of cells that have passed their gates, in bf16, with the library's choice of variant
 /// and the first seed of the configuration.
 class GatedCells {
@@ -56,5 +53,8 @@ class GatedCells {
   std::shared_ptr<const GatedLaunch> last_;
   std::optional<reference::CaseData> drawn_;  ///< of the last shape that was judged by its rows
 };
+
+/// shape_of() every cell, without and with the causal mask.
+std::vector<reference::Shape> goal_shapes();
 
 }  // namespace fp8_sdpa::bench
