@@ -4,7 +4,6 @@
 #include <string>
 
 #include "benchmarks/command/text.hpp"
-#include "benchmarks/files/results.hpp"
 #include "benchmarks/statistics/significance.hpp"
 #include "reference/formats/text.hpp"
 
@@ -19,22 +18,15 @@ std::string name_of(const PerfSeries& series) {
 
 Status check_repetitions(const PerfFile& file, const PerfSeries& series) {
   if (series.repetitions.size() >= kMinRepetitions) return {};
-  const bool of_google = file.schema_version == 0;
   return refused(file, format("%s has %zu repetitions, expected at least %zu%s",
                               name_of(series).c_str(), series.repetitions.size(), kMinRepetitions,
-                              of_google ? " (--benchmark_repetitions=9)" : ""));
+                              file.of_google_benchmark ? " (--benchmark_repetitions=9)" : ""));
 }
 
 }  // namespace
 
 Status refused(const PerfFile& file, const std::string& finding) {
   return invalid_argument(reference::one_line(file.path) + ": " + finding);
-}
-
-Status check_version(const PerfFile& file) {
-  if (file.schema_version == 0 || file.schema_version == kPerfSchemaVersion) return {};
-  return refused(file, format("/schema_version: got %d, expected %d", file.schema_version,
-                              kPerfSchemaVersion));
 }
 
 Status check_measurement(const PerfFile& old_file, const PerfFile& new_file,

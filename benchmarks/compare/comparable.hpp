@@ -15,9 +15,6 @@ inline constexpr double kClockTolerance = 0.02;
 /// A file that cannot be used, and why, in one line.
 Status refused(const PerfFile& file, const std::string& finding);
 
-/// Refuses, with the file, a schema version without repetitions.
-Status check_version(const PerfFile& file);
-
 /// Refuses, in one line with the file, the variant and the shape: fewer than kMinRepetitions;
 /// variants of one file that were not measured in turns; clocks further apart than kClockTolerance,
 /// where both are known.

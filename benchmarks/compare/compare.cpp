@@ -322,9 +322,6 @@ Result<Comparison> compare(const PerfFile& old_file, const PerfFile& new_file,
                                    [&](const Statistic& s) { return s.name == name; });
     if (!known) return invalid_argument("--by " + one_line(name) + ": expected p50, p90 or mean");
   }
-  for (const PerfFile* file : {&old_file, &new_file}) {
-    if (Status status = check_version(*file); !status.ok()) return status;
-  }
   const auto pairs = pairs_asked(old_file, new_file, options);
   if (!pairs.ok()) return pairs.status();
   Comparison comparison;

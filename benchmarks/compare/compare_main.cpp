@@ -9,7 +9,6 @@
 #include "benchmarks/command/selection.hpp"
 #include "benchmarks/command/tool.hpp"
 #include "benchmarks/compare/aa.hpp"
-#include "benchmarks/compare/comparable.hpp"
 #include "benchmarks/compare/compare.hpp"
 #include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/files/results.hpp"
@@ -66,7 +65,6 @@ Result<int> run_aa(Arguments& arguments) {
   options.rule = arguments.options.rule;
   const auto file = read_perf_file(arguments.aa);
   if (!file.ok()) return file.status();
-  if (const auto status = check_version(*file); !status.ok()) return status;
   const auto report = compare_with_itself(*file, options);
   if (!report.ok()) return report.status();
   if (!arguments.aa_record.empty()) {

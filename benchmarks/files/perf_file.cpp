@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "benchmarks/files/results.hpp"
 #include "benchmarks/command/text.hpp"
+#include "benchmarks/files/results.hpp"
 #include "benchmarks/files/validate.hpp"
 #include "reference/formats/json_reader.hpp"
 
@@ -98,7 +98,6 @@ SeriesTimes times_of(const Summary& summary) {
 bool read_repetitions(const json& result, PerfSeries& series) {
   const auto samples = result.at("samples_us").get<std::vector<double>>();
   series.samples = static_cast<std::int64_t>(samples.size());
-  if (!result.contains("repetitions")) return true;  // version 1
   series.marked_samples = result.at("marked_samples");
   std::int64_t next = 0;
   for (const json& entry : result.at("repetitions")) {
@@ -116,13 +115,11 @@ bool read_repetitions(const json& result, PerfSeries& series) {
   return next == series.samples;
 }
 
-Result<PerfFile> read_baseline(const json& read, const std::string& path,
-                               const std::string& schema_folder) {
-  const auto document = read_result_file(path, perf_schema_of(read), schema_folder);
+Result<PerfFile> read_baseline(const std::string& path, const std::string& schema_folder) {
+  const auto document = read_result_file(path, kPerfSchema, schema_folder);
   if (!document.ok()) return document.status();
   PerfFile file;
   file.path = path;
-  file.schema_version = document->at("schema_version");
   file.backend = document->at("backend");
   if (document->at("device").is_object()) file.device = document->at("/device/name"_json_pointer);
   file.timestamp = document->at("timestamp");
@@ -272,6 +269,7 @@ void mark_slow_repetitions(PerfFile& file) {
 Result<PerfFile> read_google_benchmark(const json& document, const std::string& path) {
   PerfFile file;
   file.path = path;
+  file.of_google_benchmark = true;
   file.backend = context_text(document, "backend");
   if (file.backend.empty()) {
     return refused(path, "/context/backend: missing, expected a file that fp8_sdpa_bench wrote");
@@ -342,7 +340,7 @@ Result<PerfFile> read_perf_file(const std::string& path, const std::string& sche
     return refused(file,
                    "neither a " + std::string(kPerfFile) + " nor a file that fp8_sdpa_bench wrote");
   }
-  return read_baseline(*document, file, schema_folder);
+  return read_baseline(file, schema_folder);
 }
 
 }  // namespace fp8_sdpa::bench

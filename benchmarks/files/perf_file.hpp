@@ -34,7 +34,7 @@ struct PerfSeries {
   std::string size;    ///< "B=1 H=8 ..."; empty where the file does not say
   SeriesTimes times;
   bool interleaved = false;
-  std::vector<RepetitionTimes> repetitions;  ///< in time's order; none in a file of version 1
+  std::vector<RepetitionTimes> repetitions;  ///< in time's order
   std::int64_t samples = 0;
   std::int64_t marked_samples = 0;  ///< taken below the expected clock (repetitions.hpp)
   std::string gate_failure;         ///< empty: every gate of every seed passed
@@ -43,7 +43,7 @@ struct PerfSeries {
 /// A file of measured times, and what the gates said of them.
 struct PerfFile {
   std::string path;
-  int schema_version = 0;  ///< of a perf_baseline.json; 0 of a file of Google Benchmark
+  bool of_google_benchmark = false;  ///< else a perf_baseline.json
   std::string backend;
   std::string device;  ///< its name; empty on the host backend
   std::string timestamp;

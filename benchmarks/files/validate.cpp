@@ -78,10 +78,6 @@ Result<json> read_result_file(const std::string& path, const std::string& schema
   return document;
 }
 
-const char* perf_schema_of(const json& document) {
-  return member(document, "/schema_version") == 1 ? kPerfSchemaVersion1 : kPerfSchema;
-}
-
 Status validate_document(const json& document, const json& schema, const std::string& name,
                          const std::string& schema_folder) {
   try {
@@ -144,13 +140,7 @@ Status validate_by_name(const std::string& file, const std::string& schema_folde
                                 kProfileVerdictFile, kCeilingsFile, kSweepFile}) {
     known += file_name + std::string(", ");
     if (path.filename() != file_name) continue;
-    std::string name = path.stem().string();
-    if (name == kPerfSchema) {
-      const Result<json> document = read_json(file);
-      if (!document.ok()) return document.status();
-      name = perf_schema_of(*document);
-    }
-    return validate(file, schema_folder + "/" + name + ".schema.json");
+    return validate(file, schema_folder + "/" + path.stem().string() + ".schema.json");
   }
   const Result<json> document = read_json(file);
   if (!document.ok()) return document.status();

@@ -10,12 +10,7 @@
 
 namespace fp8_sdpa::bench {
 
-/// Names of perf_baseline.json's schemas: this build's, and that of the files before repetitions.
 inline constexpr const char* kPerfSchema = "perf_baseline";
-inline constexpr const char* kPerfSchemaVersion1 = "perf_baseline_v1";
-
-/// The schema that a perf_baseline.json asks for by its version: kPerfSchema but for version 1.
-const char* perf_schema_of(const nlohmann::json& document);
 
 /// Reads a JSON file of at most 256 MiB.
 Result<nlohmann::json> read_json(const std::string& path);
