@@ -138,6 +138,12 @@ double ratio(double old_time, double new_time) {
   return new_time > 0 ? old_time / new_time : std::numeric_limits<double>::quiet_NaN();
 }
 
+std::string size_text(const reference::Shape& shape) {
+  return format("B=%d H=%d H_kv=%d S=%lld S_kv=%lld D=%d mask=%s", shape.batch, shape.heads_q,
+                shape.heads_kv, static_cast<long long>(shape.seq_q),
+                static_cast<long long>(shape.seq_kv), shape.head_dim, name_of(shape.mask));
+}
+
 bool both_passed(const ComparedSeries& series) {
   return series.old_series->gate_failure.empty() && series.new_series->gate_failure.empty();
 }
@@ -149,9 +155,9 @@ Status append_series(const PerfFile& old_file, const PerfFile& new_file, const s
     if (from.variant != pair.variant_old || from.shape != shape) continue;
     const PerfSeries* to = new_file.find(pair.variant_new, shape, from.method);
     if (to == nullptr) continue;
-    if (!from.size.empty() && !to->size.empty() && from.size != to->size) {
-      return refused(new_file, "shape " + shape + " is " + to->size + ", expected " + from.size +
-                                   " as in " + one_line(old_file.path));
+    if (from.sizes.batch > 0 && to->sizes.batch > 0 && !(from.sizes == to->sizes)) {
+      return refused(new_file, "shape " + shape + " is " + size_text(to->sizes) + ", expected " +
+                                   size_text(from.sizes) + " as in " + one_line(old_file.path));
     }
     ComparedSeries compared{&from, to, {}, from.method == options.method, {}};
     // Of a series whose gates failed there may be no times at all.

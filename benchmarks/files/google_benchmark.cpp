@@ -15,7 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kPeerPrefix = "peer/";
 constexpr const char* kAutomatic = "auto";
 
 const CorrectnessRecord* verdict_on(const PerfRecord& record,

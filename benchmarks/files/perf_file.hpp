@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "benchmarks/command/paths.hpp"
 #include "fp8_sdpa/status.hpp"
+#include "reference/config/config.hpp"
 
 namespace fp8_sdpa::bench {
 
@@ -30,9 +32,11 @@ struct RepetitionTimes {
 struct PerfSeries {
   std::string variant;
   std::string shape;
-  std::string method;  ///< as name_of(Method) has it
-  std::string size;    ///< "B=1 H=8 ..."; empty where the file does not say
+  std::string method;      ///< as name_of(Method) has it
+  reference::Shape sizes;  ///< and the mask; a batch of 0 where the file does not say
   SeriesTimes times;
+  double tflops = 0;  ///< at the median: flop_count() per second; 0 where the file does not say
+  std::optional<std::pair<double, double>> interval;  ///< 95 % of the median
   bool interleaved = false;
   std::vector<RepetitionTimes> repetitions;  ///< in time's order
   std::int64_t samples = 0;
@@ -60,6 +64,10 @@ struct PerfFile {
 
 /// The median of a series' known SM clocks; empty where there is none.
 std::optional<double> sm_clock_of(const PerfSeries& series);
+
+/// Reads a file of perf_baseline.json's form, without a verdict on it: `gate_failure` stays empty.
+/// Refusals as of read_perf_file().
+Result<PerfFile> read_times(const std::string& path, const std::string& schema_folder);
 
 /// Reads a file, or the perf_baseline.json of a folder. kInvalidArgument, in one line with the
 /// file and the place, for what is neither kind, of an unknown schema version, not of its schema,

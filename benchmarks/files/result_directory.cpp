@@ -101,6 +101,11 @@ std::string iso_timestamp(std::time_t when) {
   return format_time(when, "%Y-%m-%dT%H:%M:%SZ");
 }
 
+bool is_there(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 std::string file_text(const nlohmann::json& document) {
   constexpr int kIndent = 2;
   return document.dump(kIndent, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

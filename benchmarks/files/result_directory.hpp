@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ctime>
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ std::string iso_timestamp(std::time_t when);
 /// new one. kInvalidArgument, in one line, if it cannot be written; the old one is still there
 /// then.
 Status replace_file(const std::string& path, const std::string& text);
+
+bool is_there(const std::filesystem::path& path);
 
 /// A document as result files hold it. Numbers that are not finite become null.
 std::string file_text(const nlohmann::json& document);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "benchmarks/files/build_info.hpp"
@@ -29,6 +30,13 @@ inline constexpr const char* kEliteFile = "elite.json";             ///< of fp8_
 inline constexpr const char* kProfileVerdictFile = "verdict.json";  ///< of fp8_sdpa_profile
 inline constexpr const char* kCeilingsFile = "ceilings.json";       ///< of fp8_sdpa_ceilings
 inline constexpr const char* kSweepFile = "sweep.json";             ///< of fp8_sdpa_sweep
+inline constexpr const char* kBesideFile = "beside_ours.json";  ///< of FlashAttention-3's driver
+inline constexpr const char* kKillMatrixFile = "kill_matrix.json";  ///< of tests/wrong
+/// What the name of another library's kernel begins with in a result file.
+inline constexpr std::string_view kPeerPrefix = "peer/";
+constexpr bool is_peer(std::string_view variant) {
+  return variant.starts_with(kPeerPrefix);
+}
 
 class ResultDirectory;
 

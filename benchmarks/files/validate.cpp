@@ -137,7 +137,7 @@ Status validate_by_name(const std::string& file, const std::string& schema_folde
   const std::filesystem::path path(file);
   std::string known;
   for (const char* file_name : {kBuildMetaFile, kCorrectnessFile, kPerfFile, kEliteFile,
-                                kProfileVerdictFile, kCeilingsFile, kSweepFile}) {
+                                kProfileVerdictFile, kCeilingsFile, kSweepFile, kKillMatrixFile}) {
     known += file_name + std::string(", ");
     if (path.filename() != file_name) continue;
     return validate(file, schema_folder + "/" + path.stem().string() + ".schema.json");

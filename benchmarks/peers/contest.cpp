@@ -20,12 +20,6 @@ namespace {
 using reference::CaseResult;
 using reference::Shape;
 
-constexpr std::string_view kPeerPrefix = "peer/";
-
-bool is_peer(std::string_view name) {
-  return name.substr(0, kPeerPrefix.size()) == kPeerPrefix;
-}
-
 /// What a backend of the second process rounds to.
 Formats torch_formats(const std::string& backend) {
   const bool fp8 = backend == "peer/flash3_fp8";

@@ -49,7 +49,7 @@ struct Column {
 struct Table {
   std::vector<Column> columns;
   std::vector<std::vector<Cell>> rows;
-  std::string fold;  ///< where not empty: a line that the table hides behind (in HTML)
+  std::string fold;  ///< where not empty: a line that the table hides behind
 };
 
 struct Figure {
