@@ -37,9 +37,10 @@ struct Ceiling {
   std::string name;  ///< letters, digits, underscores
   std::string what;  ///< one line for people: what was run
   CeilingUnit unit = CeilingUnit::kOperationPerSecond;
-  double operations = 0;           ///< of one launch, in the unit's numerator; 1 for a time
-  std::vector<double> samples_us;  ///< microseconds of one launch
-  std::optional<double> cycles;    ///< multiprocessor cycles of one launch, where they were counted
+  double operations = 0;                ///< of one launch, in the unit's numerator; 1 for a time
+  std::vector<double> samples_us = {};  ///< microseconds of one launch
+  std::optional<double> cycles =
+      {};  ///< multiprocessor cycles of one launch, where they were counted
 
   /// operations per second at the median time, or the median time itself.
   double value() const;

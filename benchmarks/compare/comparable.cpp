@@ -12,10 +12,6 @@ namespace {
 
 using reference::one_line;
 
-Status refused(const PerfFile& file, const std::string& finding) {
-  return invalid_argument(one_line(file.path) + ": " + finding);
-}
-
 std::string name_of(const PerfSeries& series) {
   return series.variant + " on " + series.shape + " by " + series.method;
 }
@@ -28,6 +24,10 @@ Status check_repetitions(const PerfFile& file, const PerfSeries& series) {
 }
 
 }  // namespace
+
+Status refused(const PerfFile& file, const std::string& finding) {
+  return invalid_argument(reference::one_line(file.path) + ": " + finding);
+}
 
 Status check_measurement(const PerfFile& old_file, const PerfFile& new_file,
                          const PerfSeries& old_series, const PerfSeries& new_series) {

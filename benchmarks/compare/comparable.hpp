@@ -1,6 +1,8 @@
 // Whether the measurements behind two series can be compared at all.
 #pragma once
 
+#include <string>
+
 #include "benchmarks/files/perf_file.hpp"
 #include "fp8_sdpa/status.hpp"
 
@@ -9,6 +11,9 @@ namespace fp8_sdpa::bench {
 /// Median SM clocks further apart than this share of the old one are two different machines. As
 /// the floor of a verdict (significance.hpp): what clocks alone can do stays below what counts.
 inline constexpr double kClockTolerance = 0.02;
+
+/// A file that cannot be used, and why, in one line.
+Status refused(const PerfFile& file, const std::string& finding);
 
 /// Refuses, in one line with the file, the variant and the shape: fewer than kMinRepetitions;
 /// variants of one file that were not measured in turns; clocks further apart than kClockTolerance,

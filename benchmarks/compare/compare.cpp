@@ -34,10 +34,6 @@ bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-Status refused(const PerfFile& file, const std::string& finding) {
-  return invalid_argument(one_line(file.path) + ": " + finding);
-}
-
 std::string place_of(const PerfFile& file) {
   return file.device.empty() ? file.backend : file.backend + " " + one_line(file.device);
 }

@@ -54,8 +54,6 @@ bool is_alone(const PerfRecord& record, const std::vector<PerfRecord>& records) 
 /// One repetition: times as fp8_sdpa_bench's counters have them.
 json entry_of(const PerfRecord& record, const std::string& name, std::size_t family,
               std::size_t index) {
-  constexpr double kMicroseconds = 1e6;
-  constexpr double kTera = 1e12;
   const Repetition& repetition = record.repetitions[index];
   const Summary summary = summarise(samples_of(record.samples_us, repetition));
   json entry = {
@@ -75,7 +73,7 @@ json entry_of(const PerfRecord& record, const std::string& name, std::size_t fam
       {"p90_us", summary.p90},
       {"mean_us", summary.mean},
       {"std_us", summary.std},
-      {"tflops", flop_count(record.shape) / (summary.p50 / kMicroseconds) / kTera},
+      {"tflops", tflops(record.shape, summary.p50)},
   };
   if (repetition.clocks.sm_clock_mhz) entry["sm_clock_mhz"] = *repetition.clocks.sm_clock_mhz;
   return entry;

@@ -17,6 +17,9 @@ inline constexpr const char* kResultRoot = "results/fp8_wmma_baseline";
 /// "20261120-220710" of a point in time, in UTC: the name of a result folder.
 std::string folder_name(std::time_t when);
 
+/// `asked`, or, where that is empty, results/<YYYYMMDD-HHMMSS>-<what>.
+std::string folder_or_default(const std::string& asked, const std::string& what);
+
 /// "2026-11-20T22:07:10Z": the `timestamp` of a result file.
 std::string iso_timestamp(std::time_t when);
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "benchmarks/command/paths.hpp"
 #include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::bench {
@@ -21,9 +22,10 @@ Result<nlohmann::json> read_result_file(const std::string& path, const std::stri
                                         const std::string& schema_folder);
 
 /// Whether `document` has the form that `schema` (JSON Schema, draft 7) asks for. kInvalidArgument
-/// otherwise: one line with `name` and each finding.
+/// otherwise: one line with `name` and each finding. Schemas that it refers to are of the folder.
 Status validate_document(const nlohmann::json& document, const nlohmann::json& schema,
-                         const std::string& name);
+                         const std::string& name,
+                         const std::string& schema_folder = default_schema_folder());
 
 /// Refuses a document at a path under results/h200/ whose backend is not "device" or whose
 /// device.name does not contain "H200" (for what Google Benchmark writes: context.backend and

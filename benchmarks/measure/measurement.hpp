@@ -11,6 +11,11 @@
 
 namespace fp8_sdpa::bench {
 
+/// `rounds` rounds, each of which has every index in [0, count) once, shuffled anew, so that a
+/// drift of the machine (clocks, heat, neighbours) meets all variants alike. The same for the same
+/// seed, on every machine.
+std::vector<int> interleaved_order(int count, int rounds, std::uint64_t seed);
+
 /// What is measured: some variants, by their index, on one machine.
 struct Bench {
   int count = 0;

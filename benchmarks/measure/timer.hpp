@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "benchmarks/files/results.hpp"
+#include "benchmarks/measure/perf_record.hpp"
 #include "fp8_sdpa/plan.hpp"
 #include "fp8_sdpa/status.hpp"
 
@@ -46,7 +46,8 @@ class LaunchTimer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// `samples` timings in microseconds, after `warmup` launches.
+/// `samples` timings of one plan in microseconds, after `warmup` launches. Many plans, in turns and
+/// with looks at their outputs: measurement.hpp.
 Result<std::vector<double>> time_launches(const Plan& plan, Method method, int warmup, int samples);
 
 }  // namespace fp8_sdpa::bench

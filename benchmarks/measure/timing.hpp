@@ -7,11 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/files/results.hpp"
+#include "benchmarks/measure/perf_record.hpp"
+#include "dispatch/variant.hpp"
+#include "fp8_sdpa/device.hpp"
 #include "fp8_sdpa/status.hpp"
 #include "reference/oracle/case.hpp"
 
 namespace fp8_sdpa::bench {
+
+/// Whether a Status is the kernel's fault, not the machine's or the user's.
+bool is_kernel_error(const Status& status);
 
 /// A variant, and the output bits that its gates judged: all of O's, or, of a peer whose output is
 /// narrower than O's memory, the first ones, which are its own.

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "benchmarks/run/gated_cases.hpp"
 #include "reference/config/config.hpp"
@@ -52,5 +53,8 @@ class GatedCells {
   std::shared_ptr<const GatedLaunch> last_;
   std::optional<reference::CaseData> drawn_;  ///< of the last shape that was judged by its rows
 };
+
+/// shape_of() every cell, without and with the causal mask.
+std::vector<reference::Shape> goal_shapes();
 
 }  // namespace fp8_sdpa::bench

@@ -1,4 +1,6 @@
 // The sweep's plan, its cost model, its file, and its parts on many GPUs.
+#include "benchmarks/sweep/sweep.hpp"
+
 #include <sched.h>
 
 #include <cmath>
@@ -10,11 +12,10 @@
 
 #include "benchmarks/command/paths.hpp"
 #include "benchmarks/command/subprocess.hpp"
+#include "benchmarks/files/validate.hpp"
 #include "benchmarks/sweep/allocation.hpp"
 #include "benchmarks/sweep/cost_model.hpp"
 #include "benchmarks/sweep/scaling.hpp"
-#include "benchmarks/sweep/sweep.hpp"
-#include "benchmarks/files/validate.hpp"
 #include "reference/formats/parallel.hpp"
 #include "tests/tools/tool_fixture.hpp"
 
@@ -271,13 +272,6 @@ TEST(ShareOfCores, ThisProcessKeepsToIt) {
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
   EXPECT_TRUE(kept.ok()) << kept.message();
   EXPECT_EQ(share, std::max(1, cores - cores / 2));
-}
-
-Environment environment_of(const std::map<std::string, std::string>& values) {
-  return [values](const char* name) -> const char* {
-    const auto found = values.find(name);
-    return found == values.end() ? nullptr : found->second.c_str();
-  };
 }
 
 TEST(Allocation, ReadsTheGpuThatCTestGave) {
