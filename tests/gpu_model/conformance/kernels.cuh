@@ -397,15 +397,13 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kMBarrier:
     case Primitive::kMBarrierArriveIf:
     case Primitive::kTmaLoad:
-    case Primitive::kTmaStore:
     case Primitive::kBulkLoad:
     case Primitive::kGlobalStore:
     case Primitive::kWgmmaSizes:
     case Primitive::kWgmmaSwizzles:
     case Primitive::kWgmmaTypes:
     case Primitive::kElectOne:
-    case Primitive::kSetmaxnreg:
-    case Primitive::kCluster: return launch_hopper(primitive, b, q);
+    case Primitive::kSetmaxnreg: return launch_hopper(primitive, b, q);
   }
   return fp8_sdpa::invalid_argument("no such primitive");
 }

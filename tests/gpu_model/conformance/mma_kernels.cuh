@@ -28,28 +28,20 @@ struct Ldmatrix : KernelBase<kLanes, uint4[kLanes]> {
   }
 };
 
-/// in: per lane the 4 words of stmatrix_x4, then those of stmatrix_x4_trans. out: the rows that
-/// each wrote, as kLdmatrix's in.
-struct Stmatrix : KernelBase<kLanes, uint4[2][kLanes]> {
+/// in: per lane the 4 words of stmatrix_x4. out: the rows that each wrote, as kLdmatrix's in.
+struct Stmatrix : KernelBase<kLanes, uint4[kLanes]> {
   static constexpr int kMinSmVersion = 90;
 
   GPU_FN static void run(const Buffers& p, Shared& rows) {
     constexpr int kStride = 7;  // coprime to the number of rows
     const int lane = gpu::lane_idx();
     const int mine = lane * kStride % kLanes;
-    std::uint32_t plain[kLdmatrixMatrices];
-    std::uint32_t transposed[kLdmatrixMatrices];
+    std::uint32_t words[kLdmatrixMatrices];
     const auto* in = static_cast<const std::uint32_t*>(p.in) + lane * 2 * kLdmatrixMatrices;
-    for (int i = 0; i < kLdmatrixMatrices; ++i) {
-      plain[i] = in[i];
-      transposed[i] = in[kLdmatrixMatrices + i];
-    }
-    gpu::stmatrix_x4(&rows[0][mine], plain);
-    gpu::stmatrix_x4_trans(&rows[1][mine], transposed);
+    for (int i = 0; i < kLdmatrixMatrices; ++i) words[i] = in[i];
+    gpu::stmatrix_x4(&rows[mine], words);
     gpu::sync_warp();
-    auto* out = static_cast<uint4*>(p.out);
-    out[lane] = rows[0][mine];
-    out[kLanes + lane] = rows[1][mine];
+    static_cast<uint4*>(p.out)[lane] = rows[mine];
   }
 };
 

@@ -67,10 +67,9 @@ Block::Block() : async_(std::make_unique<AsyncUnits>()) {}
 Block::~Block() = default;
 
 void Block::start(const Launch& launch, const fp8_sdpa::ExecutorOptions& options, uint3 index,
-                  Cluster& cluster, EarlierKernels& earlier, GlobalStores& global_stores) {
+                  EarlierKernels& earlier, GlobalStores& global_stores) {
   launch_ = launch;
   options_ = options;
-  cluster_ = &cluster;
   earlier_ = &earlier;
   global_stores_ = &global_stores;
   has_waited_ = false;
@@ -88,8 +87,7 @@ bool Block::resume() {
   return true;
 }
 
-std::string Block::end(bool abandoned) {
-  const bool own_error = failed() || !abandoned;
+std::string Block::end() {
   if (!failed() && live_ > 0) {
     error_ = "deadlock: " + describe(fibers_, launch_.threads) + async_->barriers.describe_waits();
   }
@@ -98,7 +96,7 @@ std::string Block::end(bool abandoned) {
     cancel();
   }
   finish();
-  return failed() && own_error ? describe_block(fibers_.front()->block_idx) + ": " + error_ : "";
+  return failed() ? describe_block(fibers_.front()->block_idx) + ": " + error_ : "";
 }
 
 void Block::prepare(uint3 index) {
@@ -146,11 +144,8 @@ void Block::prepare_thread(Fiber& fiber, int thread, uint3 index) {
   fiber.at = {};
   fiber.exited = false;
   fiber.copies.reset();
-  fiber.stores.reset();
   fiber.unfenced.clear();
   fiber.has_acquired = false;
-  fiber.cluster_arrivals = 0;
-  fiber.cluster_waits = 0;
   if constexpr (kTsan) {
     const std::string name = describe_block(index) + " " + describe(fiber);
     tsan::set_name(fiber.tsan_fiber, name.c_str());
@@ -159,7 +154,6 @@ void Block::prepare_thread(Fiber& fiber, int thread, uint3 index) {
 
 void Block::finish() {
   set_current_lane(nullptr);
-  for (int t = 0; t < launch_.threads; ++t) fibers_[t]->stores.write_all();
   if (error_.empty()) error_ = async_->unfinished();
   if (error_.empty() && launch_.uses_pdl && !has_waited_) {
     error_ = "the block ended and never waited for earlier kernels";
@@ -184,7 +178,6 @@ void Block::cancel() {
       switch_context(os_thread_, fiber);
     }
     fiber.copies.reset();
-    fiber.stores.reset();
   }
 }
 
@@ -226,11 +219,6 @@ void Block::check_exit(Fiber& me) {
          "the thread exits with " + std::to_string(copies) +
              " cp.async copies in flight; wait for them");
   }
-  if (const std::size_t stores = me.stores.unread(); stores > 0) {
-    fail(me, me.at,
-         "the thread exits with " + std::to_string(stores) +
-             " TMA stores that may not have read shared memory; commit and tma_store_wait_read");
-  }
   async_->wgmma.check_exit(me);
   Warp& warp = warps_[me.warp];
   if (warp.arrived != 0) {
@@ -248,7 +236,6 @@ void Block::check_exit(Fiber& me) {
 void Block::exit_thread(Fiber& me) {
   me.exited = true;
   --live_;
-  if (!cancelled_) cluster_->exit(me);
   leave(me);
 }
 

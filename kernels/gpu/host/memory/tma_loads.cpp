@@ -30,7 +30,7 @@ std::string TmaLoads::land(Block& block, std::size_t index) {
   TmaTransfer transfer = std::move(transfers_[index]);
   transfers_.erase(transfers_.begin() + static_cast<std::ptrdiff_t>(index));
   MBarrierState& state = *transfer.barrier;
-  if (state.phase != transfer.phase || state.at == nullptr) {
+  if (state.phase != transfer.phase) {
     return "the " + describe(transfer) + " lands after phase " + std::to_string(transfer.phase) +
            " of " + describe(state) + ", has ended: too few bytes were expected";
   }
