@@ -1,5 +1,5 @@
 // The conformance kernels: each exercises one primitive of kernels/gpu, written once
-// (conformance_kernels.cuh) and run on both backends.
+// (kernels.cuh) and run on both backends.
 #pragma once
 
 #include <cstddef>
