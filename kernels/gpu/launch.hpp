@@ -16,13 +16,13 @@
 #include <cstring>
 #include <type_traits>
 
-#include "fp8_sdpa/device.hpp"
-#include "fp8_sdpa/status.hpp"
 #include "gpu/backend.hpp"
 #include "gpu/queue.hpp"
+#include "gpu/types.hpp"
 #if GPU_ON_DEVICE
 #include "gpu/cuda_check.hpp"
 #else
+#include "gpu/executor_options.hpp"
 #include "gpu/host/executor/runtime.hpp"
 #endif
 

@@ -1,6 +1,9 @@
 // Outputs that must be equal to the bit.
 #include <gtest/gtest.h>
 
+#include <memory>
+
+#include "gpu/executor_options.hpp"
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {
@@ -71,7 +74,8 @@ TEST(EqualityOnHost, EveryScheduleGivesTheSameBits) {
   for (const Variant& variant : variants()) {
     std::vector<std::uint16_t> first;
     for (const Schedule schedule : {Schedule::kFifo, Schedule::kLifo, Schedule::kRandom}) {
-      device.executor.schedule = schedule;
+      device.executor =
+          std::make_shared<const ExecutorOptions>(ExecutorOptions{.schedule = schedule});
       const auto result = reference::check(variant, *data, device, config().tolerances);
       ASSERT_TRUE(result.ok()) << result.status().message();
       if (first.empty()) first = result->output;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8_sdpa/device.hpp"
+#include "gpu/executor_options.hpp"
 #include "gpu/host/executor/async_engine.hpp"
 #include "gpu/host/executor/copy_engine.hpp"
 #include "gpu/host/executor/fiber.hpp"
@@ -156,6 +156,9 @@ class Block {
   const fp8_sdpa::ExecutorOptions& options() const { return options_; }
   Random& random() { return random_; }
   AsyncUnits& async() { return *async_; }
+  /// TMA loads, which land when nobody else can run.
+  void load_takes_off() { ++loads_in_flight_; }
+  void load_has_landed() { --loads_in_flight_; }
   const std::vector<Warp>& warps() const { return warps_; }
   /// For TSan: what is released to it happens before what follows the launch.
   void* end_token() { return &end_token_; }
@@ -211,7 +214,8 @@ class Block {
     AwaitedWord word;
   };
   std::vector<WordWait> waiting_for_words_;
-  std::unique_ptr<AsyncUnits> async_;
+  std::shared_ptr<AsyncUnits> async_;
+  std::size_t loads_in_flight_ = 0;
   int live_ = 0;  ///< threads that have not exited
   bool cancelled_ = false;
   std::string error_;

@@ -19,7 +19,7 @@
 #include "gpu/host/executor/random.hpp"
 #include "gpu/host/executor/report.hpp"
 #include "gpu/host/executor/sanitizers.hpp"
-#include "gpu/host/memory/global_stores.hpp"
+#include "gpu/host/executor/units.hpp"
 
 namespace gpu::host {
 namespace {
@@ -205,7 +205,7 @@ class GridRun {
       for (std::uint64_t nth = 0;
            (nth = next_.fetch_add(1, std::memory_order_relaxed)) < blocks_;) {
         current = order_.at(nth);
-        block->start(launch_, options_, index_of(current), earlier_, global_stores_);
+        block->start(launch_, options_, index_of(current), earlier_, *global_stores_);
         const std::string error = run(*block, stall);
         if (!error.empty())
           report(current, {StatusCode::kExecutorError, "kernel error in " + error});
@@ -257,7 +257,7 @@ class GridRun {
   const std::uint64_t blocks_;
   const BlockOrder order_;
   EarlierKernels earlier_;
-  GlobalStores global_stores_;
+  const std::shared_ptr<GlobalStores> global_stores_ = make_global_stores();
   std::atomic<std::uint64_t> next_{0};  ///< of the blocks, in their order
   std::atomic<int> running_{0};         ///< OS threads
   std::atomic<int> stalled_{0};         ///< of them

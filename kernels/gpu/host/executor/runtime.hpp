@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <source_location>
 
-#include "fp8_sdpa/device.hpp"
-#include "fp8_sdpa/status.hpp"
+#include "gpu/executor_options.hpp"
+#include "gpu/types.hpp"
 
 namespace gpu::host {
 
