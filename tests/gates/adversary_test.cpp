@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <memory>
 
+#include "gpu/executor_options.hpp"
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {
@@ -27,9 +29,10 @@ void expect_pass_on_every_schedule(const Variant& variant, const reference::Case
         SCOPED_TRACE(testing::Message()
                      << "schedule " << static_cast<int>(schedule) << ", asynchrony "
                      << static_cast<int>(asynchrony) << ", seed " << seed);
-        device.executor.schedule = schedule;
-        device.executor.asynchrony = asynchrony;
-        device.executor.seed = static_cast<std::uint64_t>(seed);
+        device.executor = std::make_shared<const ExecutorOptions>(
+            ExecutorOptions{.schedule = schedule,
+                            .seed = static_cast<std::uint64_t>(seed),
+                            .asynchrony = asynchrony});
         expect_pass(variant, data, device, options);
         if (testing::Test::HasFailure()) return;
       }

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <vector>
 
+#include "gpu/executor_options.hpp"
 #include "reference/judge/harness.hpp"
 #include "tests/gates/gate_cases.hpp"
 #include "tests/hidden_inputs.hpp"
@@ -124,7 +126,8 @@ class EarlyStart : public testing::TestWithParam<const Variant*> {
 
     std::vector<std::byte> workspace;
     std::function<void()> earlier = [&] { awaited.write_inputs(workspace); };
-    device.executor.earlier_kernels = [&] { earlier(); };
+    device.executor = std::make_shared<const ExecutorOptions>(
+        ExecutorOptions{.earlier_kernels = [&] { earlier(); }});
     const Result<Plan> planned = plan(awaited.problem(options.lse), device, &variant);
     ASSERT_TRUE(planned.ok()) << planned.status().message();
     workspace.assign(planned->workspace_bytes(), std::byte{0xFF});

@@ -1,6 +1,9 @@
 // Outputs that must be equal to the bit.
 #include <gtest/gtest.h>
 
+#include <memory>
+
+#include "gpu/executor_options.hpp"
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {
@@ -71,7 +74,8 @@ TEST(EqualityOnHost, EveryScheduleGivesTheSameBits) {
     const auto data = case_data(make_shape(1, 2, 61, kernel.keys(75), kernel.head_dim), 11);
     std::vector<std::uint16_t> first;
     for (const Schedule schedule : {Schedule::kFifo, Schedule::kLifo, Schedule::kRandom}) {
-      device.executor.schedule = schedule;
+      device.executor =
+          std::make_shared<const ExecutorOptions>(ExecutorOptions{.schedule = schedule});
       reference::CheckOptions options;
       options.lse = kernel.lse;
       const auto result =

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <vector>
 
+#include "gpu/executor_options.hpp"
 #include "reference/formats/half.hpp"
 #include "reference/judge/budget.hpp"
 #include "tests/gates/subject.hpp"
@@ -256,7 +258,8 @@ TEST_P(Metamorphic, AttendedNanReachesItsRowsAndNoOthers) {
   // Where shared memory starts as NaN, and as zeros: none may come from what a kernel forgot to
   // write.
   for (const bool poison : {true, false}) {
-    device_.executor.poison_shared_memory = poison;
+    device_.executor =
+        std::make_shared<const ExecutorOptions>(ExecutorOptions{.poison_shared_memory = poison});
     for (const std::int64_t key : {std::int64_t{0}, std::int64_t{77}, n - 1}) {
       const auto element = static_cast<std::size_t>((n + key) * dim_ + 13);  // of head 1
       CaseData in_k = data;
