@@ -96,16 +96,15 @@ class Flattener {
   bool edited_ = false;
 };
 
-Fault read_fault(const nlohmann::json& entry) {
-  Fault fault{entry.at("name"),
-              entry.at("what"),
-              entry.at("family"),
-              entry.at("variant"),
-              entry.at("file").get<std::string>(),
-              entry.at("find"),
-              entry.at("replace")};
-  fault.judge = judge_of(entry.value("judge", "gates"));
-  return fault;
+Fault read_fault(const nlohmann::json& entry, const std::string& family) {
+  return {entry.at("name"),
+          entry.at("what"),
+          family,
+          entry.at("kernel"),
+          entry.at("file").get<std::string>(),
+          entry.at("find"),
+          entry.at("replace"),
+          judge_of(entry.value("judge", "gates"))};
 }
 
 }  // namespace
@@ -116,32 +115,31 @@ Judge judge_of(const std::string& name) {
   throw std::runtime_error("judge is '" + name + "'; it is gates or address");
 }
 
-Catalogue read_catalogue(const fs::path& file, const fs::path& kernels) {
-  const nlohmann::json root = nlohmann::json::parse(read(file));
+Catalogue read_catalogue(const fs::path& folder, const fs::path& kernels) {
+  const fs::path families = folder / "families.json";
   Catalogue catalogue;
+  const nlohmann::json root = nlohmann::json::parse(read(families));
   for (const auto& [name, entry] : root.at("families").items()) {
-    catalogue.families[name] = {entry.at("roots"), entry.at("defines"), entry.at("launch"),
-                                entry.value("variants", std::map<std::string, std::string>{})};
+    catalogue.families[name] = {entry.at("roots"), entry.at("defines"), entry.at("launch")};
+  }
+  std::set<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".json" && entry.path() != families) files.insert(entry.path());
   }
   std::set<std::string> names;
-  for (const nlohmann::json& entry : root.at("faults")) {
-    Fault fault = read_fault(entry);
-    if (!names.insert(fault.name).second) {
-      throw std::runtime_error(fault.name + ": two faults have this name");
-    }
-    if (!catalogue.families.contains(fault.family)) {
-      throw std::runtime_error(fault.name + ": no family '" + fault.family + "'");
-    }
-    const auto& variants = catalogue.families[fault.family].variants;
-    if (!variants.empty()) {
-      if (!variants.contains(fault.variant)) {
-        throw std::runtime_error(fault.name + ": family '" + fault.family +
-                                 "' has no variant for '" + fault.variant + "'");
+  for (const fs::path& file : files) {
+    const nlohmann::json of_family = nlohmann::json::parse(read(file));
+    for (const nlohmann::json& entry : of_family.at("faults")) {
+      Fault fault = read_fault(entry, of_family.at("family"));
+      if (!names.insert(fault.name).second) {
+        throw std::runtime_error(fault.name + ": two faults have this name");
       }
-      fault.variant = variants.at(fault.variant);
+      if (!catalogue.families.contains(fault.family)) {
+        throw std::runtime_error(fault.name + ": no family '" + fault.family + "'");
+      }
+      static_cast<void>(replaced(read(kernels / fault.file), fault));
+      catalogue.faults.push_back(std::move(fault));
     }
-    static_cast<void>(replaced(read(kernels / fault.file), fault));
-    catalogue.faults.push_back(std::move(fault));
   }
   return catalogue;
 }
@@ -164,7 +162,7 @@ void write_translation_units(const Catalogue& catalogue, const fs::path& kernels
   for (const Fault& fault : catalogue.faults) {
     if (fault.judge != judge) continue;
     std::string launch = catalogue.families.at(fault.family).launch;
-    replace_all(&launch, "@VARIANT@", fault.variant);
+    replace_all(&launch, "@KERNEL@", fault.kernel);
     const std::string signature = "fp8_sdpa::Status launch_" + fault.name +
                                   "(const fp8_sdpa::Problem& problem, const gpu::Queue& queue)";
     units[count++ % units.size()] += flatten(catalogue, fault, kernels) + signature +
@@ -172,7 +170,7 @@ void write_translation_units(const Catalogue& catalogue, const fs::path& kernels
                                      ";\n  return fp8_sdpa::" + fault.name + "::" + launch +
                                      "(problem, queue);\n}\n";
     declarations += signature + ";\n";
-    rows += "    {\"" + fault.name + "\", \"" + fault.variant + "\", launch_" + fault.name + "},\n";
+    rows += "    {\"" + fault.name + "\", \"" + fault.kernel + "\", launch_" + fault.name + "},\n";
   }
   for (std::size_t i = 0; i < units.size(); ++i) {
     write_if_changed(folder / ("faults_" + std::to_string(i) + ".cpp"), units[i]);

@@ -1,4 +1,4 @@
-// The catalogue of wrong kernels that the numbers must show (faults.json), and the C++ that each
+// The catalogue of wrong kernels that the numbers must show (faults/), and the C++ that each
 // becomes: one edit of one shipped file, in a namespace of its own, so that dozens of wrong kernels
 // compile as a few translation units beside the right ones.
 #pragma once
@@ -24,7 +24,7 @@ struct Fault {
   std::string name;            ///< letters, digits, underscores
   std::string what;            ///< one line for people: the mistake
   std::string family;          ///< of kernels: a key of Catalogue::families
-  std::string variant;         ///< the variant of that family that is built with it
+  std::string kernel;          ///< of that family that is built with it: its tag
   std::filesystem::path file;  ///< relative to kernels/
   std::string find;            ///< stands there exactly once
   std::string replace;
@@ -35,9 +35,7 @@ struct Fault {
 struct FaultFamily {
   std::vector<std::string> roots;  ///< files, relative to kernels/, that hold its launch function
   std::string defines;             ///< lines before them
-  std::string launch;              ///< the launch function; @VARIANT@ stands for the variant's name
-  /// If not empty: what faults call variants, by what they are, and their names in the table.
-  std::map<std::string, std::string> variants;
+  std::string launch;              ///< the launch function; @KERNEL@ stands for the kernel's tag
 };
 
 struct Catalogue {
@@ -45,10 +43,10 @@ struct Catalogue {
   std::vector<Fault> faults;
 };
 
-/// Reads the catalogue and tries each edit against the sources under `kernels`: throws
-/// std::runtime_error, naming the fault, where a file is missing, or `find` does not stand in it
-/// exactly once, or a name comes twice.
-Catalogue read_catalogue(const std::filesystem::path& file, const std::filesystem::path& kernels);
+/// Reads a folder with families.json and, in the other JSON files, faults of one family each. Tries
+/// each edit against the sources under `kernels`: throws std::runtime_error, naming the fault,
+/// where a file is missing, or `find` does not stand in it exactly once, or a name comes twice.
+Catalogue read_catalogue(const std::filesystem::path& folder, const std::filesystem::path& kernels);
 
 /// The text of a wrong kernel: its family's roots and all that they include from kernels/ but gpu/
 /// and fp8_sdpa/, each file once, edited, in namespace fp8_sdpa::<fault's name>.

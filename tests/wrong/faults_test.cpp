@@ -21,6 +21,7 @@ class Faults : public testing::Test {
     root_ =
         fs::path(testing::TempDir()) / (std::string(test->test_suite_name()) + "_" + test->name());
     fs::create_directories(root_ / "fam");
+    fs::create_directories(root_ / "faults");
     write("fam/root.cuh",
           "#pragma once\n#include <cmath>\n#include \"gpu/gpu.hpp\"\n#include \"fam/part.cuh\"\n"
           "#include \"fam/part.cuh\"\nnamespace fp8_sdpa::fam {\nint f() { return g(); }\n}\n");
@@ -32,13 +33,13 @@ class Faults : public testing::Test {
     std::ofstream(root_ / name) << text;
   }
   Catalogue read(const std::string& find, const std::string& judge = "gates") {
-    write("faults.json",
-          R"({"families": {"fam": {"roots": ["fam/root.cuh"], "defines": "#define X 1",
-              "launch": "fam::launch<@VARIANT@>"}},
-              "faults": [{"name": "two", "what": "g is 2", "family": "fam", "variant": "v",
+    write("faults/families.json", R"({"families": {"fam": {"roots": ["fam/root.cuh"],
+              "defines": "#define X 1", "launch": "fam::launch<@KERNEL@>"}}})");
+    write("faults/fam.json",
+          R"({"family": "fam", "faults": [{"name": "two", "what": "g is 2", "kernel": "k",
               "file": "fam/part.cuh", "find": ")" +
               find + R"(", "replace": "return 2;", "judge": ")" + judge + R"("}]})");
-    return read_catalogue(root_ / "faults.json", root_);
+    return read_catalogue(root_ / "faults", root_);
   }
 
   fs::path root_;
@@ -52,26 +53,12 @@ TEST_F(Faults, FlattenEditsAndNamesEachFileOnce) {
             "namespace fp8_sdpa::two::fam {\nint f() { return g(); }\n}\n");
 }
 
-TEST_F(Faults, VariantsMayBeNamedByWhatTheyAre) {
-  const auto catalogue = [&](const std::string& variant) {
-    write("faults.json",
-          R"({"families": {"fam": {"roots": ["fam/root.cuh"], "defines": "",
-              "launch": "fam::launch<@VARIANT@>", "variants": {"small": "fam_small"}}},
-              "faults": [{"name": "two", "what": "g is 2", "family": "fam", "variant": ")" +
-              variant + R"(", "file": "fam/part.cuh", "find": "return 1;",
-              "replace": "return 2;"}]})");
-    return read_catalogue(root_ / "faults.json", root_);
-  };
-  EXPECT_EQ(catalogue("small").faults[0].variant, "fam_small");
-  EXPECT_THROW(catalogue("fam_small"), std::runtime_error);
-}
-
 TEST_F(Faults, WritesUnitsOfOneJudgeAndATable) {
   const Catalogue catalogue = read("return 1;", "address");
   write_translation_units(catalogue, root_, root_ / "out", 2, Judge::kAddress);
   std::ifstream table(root_ / "out/faults_table.cpp");
   const std::string text(std::istreambuf_iterator<char>(table), {});
-  EXPECT_NE(text.find("{\"two\", \"v\", launch_two}"), std::string::npos) << text;
+  EXPECT_NE(text.find("{\"two\", \"k\", launch_two}"), std::string::npos) << text;
   EXPECT_TRUE(fs::exists(root_ / "out/faults_1.cpp"));
   write_translation_units(catalogue, root_, root_ / "out", 2, Judge::kGates);
   std::ifstream none(root_ / "out/faults_table.cpp");
@@ -91,15 +78,14 @@ TEST_F(Faults, RefusesACatalogueThatNoLongerFits) {
 
 TEST(ShippedFaults, CoverEveryFamilyAndFitTheKernels) {
   const fs::path source = FP8_SDPA_SOURCE_DIR;
-  const Catalogue catalogue =
-      read_catalogue(source / "tests/wrong/faults.json", source / "kernels");
+  const Catalogue catalogue = read_catalogue(source / "tests/wrong/faults", source / "kernels");
   EXPECT_GE(catalogue.faults.size(), 50U);
   std::map<std::string, int> by_family;
   std::set<std::string> edits;
   for (const Fault& fault : catalogue.faults) {
     ++by_family[fault.family];
     EXPECT_TRUE(
-        edits.insert(fault.file.string() + fault.find + fault.replace + fault.variant).second)
+        edits.insert(fault.file.string() + fault.find + fault.replace + fault.kernel).second)
         << fault.name << " is an edit that another fault makes";
     EXPECT_NO_THROW(flatten(catalogue, fault, source / "kernels"));
   }

@@ -1,8 +1,8 @@
 // What a fault of sm90 is called by: a plan and its launch, of one variant on the host executor. On
 // the schedule that runs the last first, two launches: one with other inputs, and one on what that
 // has left in the workspace, whose inputs an earlier kernel has yet to write; where there is a
-// workspace, a third one, which must leave it as the second did. Else one, which finds a workspace
-// of anything.
+// workspace, a third one, which must leave that and O as the second did. Else one, which finds a
+// workspace of anything.
 #pragma once
 
 #include <algorithm>
@@ -16,18 +16,26 @@
 
 namespace fp8_sdpa::sm90 {
 
-/// NaN in all of O.
-inline void forget_output(const Problem& p) {
+/// The rows of O, one after the other.
+template <class Visit>
+void visit_output(const Problem& p, const Visit& visit) {
   auto* const o = static_cast<std::uint16_t*>(p.o.data);
   for (int batch = 0; batch < p.batch; ++batch) {
     for (int head = 0; head < p.heads_q; ++head) {
       for (std::int64_t row = 0; row < p.seq_q; ++row) {
-        std::uint16_t* const first =
-            o + batch * p.o.stride_batch + head * p.o.stride_head + row * p.o.stride_seq;
-        std::fill_n(first, p.head_dim, std::uint16_t{0xFFFF});
+        visit(o + batch * p.o.stride_batch + head * p.o.stride_head + row * p.o.stride_seq);
       }
     }
   }
+}
+/// NaN in all of O.
+inline void forget_output(const Problem& p) {
+  visit_output(p, [&](std::uint16_t* row) { std::fill_n(row, p.head_dim, std::uint16_t{0xFFFF}); });
+}
+inline std::vector<std::uint16_t> output_of(const Problem& p) {
+  std::vector<std::uint16_t> o;
+  visit_output(p, [&](const std::uint16_t* row) { o.insert(o.end(), row, row + p.head_dim); });
+  return o;
 }
 
 template <class Tag>
@@ -51,9 +59,11 @@ Status plan_and_launch(const Problem& problem, const gpu::Queue& queue) {
   const Status second = run({nullptr, &options});
   if (!second.ok() || state.workspace_bytes == 0) return second;
   const std::vector<std::byte> left = workspace;
+  const std::vector<std::uint16_t> output = output_of(problem);
   const Status third = run(queue);
-  if (!third.ok() || workspace == left) return third;
-  return {StatusCode::kExecutorError, "launches of the same inputs leave different workspaces"};
+  if (!third.ok() || (workspace == left && output_of(problem) == output)) return third;
+  return {StatusCode::kExecutorError,
+          "launches of the same inputs leave different outputs or workspaces"};
 }
 
 }  // namespace fp8_sdpa::sm90

@@ -109,8 +109,11 @@ void add_hopper_trials(std::vector<Trial>& trials) {
     shape.head_dim = head_dim;
     trials.push_back(trial_of("causal_70x400_d" + std::to_string(head_dim), shape, padded));
   }
-  // Three items a block, as many as Q has stages and one more; with one stage, two.
-  trials.push_back(trial_of("items_10x20x15", shape_of("uniform", {1, 10, 10, 20, 15}), padded));
+  // Three work tiles a block, as many as Q has stages and one more; with one stage, two.
+  trials.push_back(
+      trial_of("work_tiles_10x20x15", shape_of("uniform", {1, 10, 10, 20, 15}), padded));
+  trials.push_back(
+      trial_of("work_tiles_10x20x150", shape_of("uniform", {1, 10, 10, 20, 150}), padded));
   // Several tiles of rows that blocks share, and the same from the last block to the first; heads
   // in passes of different lengths.
   trials.push_back(trial_of("shared_3x40x470", shape_of("normal", {1, 3, 3, 40, 470}), padded));
@@ -121,7 +124,24 @@ void add_hopper_trials(std::vector<Trial>& trials) {
       trial_of("passes_5x300x130", shape_of("normal", {1, 5, 5, 300, 130}, Mask::kCausal), padded));
   Shape wide = shape_of("normal", {1, 6, 6, 20, 150});
   wide.head_dim = 256;
-  trials.push_back(trial_of("items_6x20x150_d256", wide, padded));
+  trials.push_back(trial_of("work_tiles_6x20x150_d256", wide, padded));
+  for (const int head_dim : {128, 256}) {
+    const std::string suffix = "_d" + std::to_string(head_dim);
+    Shape shape = shape_of("normal", {1, 3, 3, 40, 470});
+    shape.head_dim = head_dim;
+    trials.push_back(trial_of("shared_backwards_3x40x470" + suffix, shape, padded));
+    trials.back().schedule = Schedule::kLifo;
+    shape = shape_of("normal", {2, 2, 2, 150, 300});
+    shape.head_dim = head_dim;
+    trials.push_back(trial_of("eager_2x2x150x300" + suffix, shape, padded));
+    trials.back().asynchrony = Asynchrony::kEager;
+  }
+  // A head that one block alone transposes, behind one that others have: at this schedule a loader
+  // comes to a tile between its two units.
+  Shape behind = shape_of("normal", {1, 4, 4, 280, 470});
+  behind.head_dim = 256;
+  trials.push_back(trial_of("heads_behind_4x280x470_d256", behind, padded));
+  trials.back().schedule = Schedule::kWarpPriority;
   // Rows of V that follow each other without a gap, an even and an odd number of them.
   trials.push_back(trial_of("contiguous_5x70x300", shape_of("normal", {1, 5, 5, 70, 300}), {}));
   trials.push_back(trial_of("contiguous_2x45x301", shape_of("normal", {1, 2, 2, 45, 301}), {}));
@@ -163,6 +183,9 @@ std::vector<Trial> make_kernel_trials() {
     data.q.descales[1] = 0.0F;
     data.k.descales[2] = 0.0F;
   }));
+  trials.push_back(edited("zero_scale_37x190",
+                          trial_of("", shape_of("normal", {2, 2, 2, 37, 190}), sequence_major),
+                          [](CaseData& data) { data.q.descales[1] = 0.0F; }));
   const auto element = static_cast<std::ptrdiff_t>((90 + 70) * kHeadDim + 13);  // of head 1
   trials.push_back(
       edited("nan_in_k_37x90", plain, [&](CaseData& data) { data.k.codes[element] = kNanCode; }));

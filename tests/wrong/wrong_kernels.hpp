@@ -1,4 +1,4 @@
-// The wrong kernels of faults.json as they are linked into a test.
+// The wrong kernels of faults/ as they are linked into a test.
 #pragma once
 
 #include <span>
@@ -12,10 +12,10 @@
 
 namespace fp8_sdpa::wrong {
 
-/// A variant's launch function on the host executor, with one edit in its kernel.
+/// A kernel's launch function on the host executor, with one edit in the kernel.
 struct WrongKernel {
-  std::string_view name;     ///< of the fault
-  std::string_view variant;  ///< that it was made of
+  std::string_view name;    ///< of the fault
+  std::string_view kernel;  ///< that it was made of: its tag
   Status (*launch)(const Problem& problem, const gpu::Queue& queue);
 };
 

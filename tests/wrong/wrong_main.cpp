@@ -20,9 +20,11 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "dispatch/variant_impl.hpp"
+#include "sm90/sm90.hpp"
 #include "tests/wrong/faults.hpp"
 #include "tests/wrong/kill_matrix.hpp"
 #include "tests/wrong/model_faults.hpp"
@@ -43,11 +45,44 @@ struct Task {
   bool must_pass = false;  ///< the control: nothing is wrong with it
 };
 
-Variant with_launch(const Variant& variant, detail::VariantImpl* impl, detail::Launch launch) {
-  *impl = {variant.impl->supports, {}, {launch}};
-  Variant wrong = variant;
-  wrong.impl = impl;
-  return wrong;
+using Supports = Status (*)(const Problem&, const Device&);
+
+template <std::size_t kRow>
+Status tile_shape_supports(const Problem& problem, const Device& device) {
+  return sm90::supports(sm90::kTileShapes[kRow], problem, device);
+}
+template <std::size_t... kRows>
+Supports supports_of_row(std::size_t row, std::index_sequence<kRows...>) {
+  static constexpr Supports kSupports[] = {tile_shape_supports<kRows>...};
+  return kSupports[row];
+}
+
+/// The variant of which a kernel is one, as if it were the only one: it serves what that serves.
+Variant variant_of(std::string_view kernel, detail::VariantImpl* impl) {
+  std::string_view name = kernel;
+  Supports supports = nullptr;
+  constexpr std::size_t kRows = std::size(sm90::kTileShapes);
+  for (std::size_t row = 0; row < kRows; ++row) {
+    if (sm90::kTileShapes[row].kernel != kernel) continue;
+    name = sm90::kTileShapes[row].variant;
+    supports = supports_of_row(row, std::make_index_sequence<kRows>());
+  }
+  Variant variant = **find_variant(name);
+  *impl = *variant.impl;
+  impl->has_kernel_without_lse = nullptr;
+  if (supports != nullptr) impl->supports = supports;
+  variant.impl = impl;
+  return variant;
+}
+Outcome try_kernel(std::string_view kernel, Extent extent) {
+  detail::VariantImpl impl{};
+  return try_variant(variant_of(kernel, &impl), kernel_trials(), extent);
+}
+Outcome try_wrong_kernel(const WrongKernel& wrong, Extent extent) {
+  detail::VariantImpl impl{};
+  const Variant variant = variant_of(wrong.kernel, &impl);
+  impl.host = {.launch = wrong.launch};
+  return try_variant(variant, kernel_trials(), extent);
 }
 
 std::vector<Task> kernel_tasks(Extent extent) {
@@ -58,18 +93,11 @@ std::vector<Task> kernel_tasks(Extent extent) {
   std::vector<Task> tasks;
   for (const WrongKernel& kernel : wrong_kernels()) {
     const Fault& fault = *faults.at(std::string(kernel.name));
-    const Variant* variant = *find_variant(kernel.variant);
-    const auto launch = kernel.launch;
-    tasks.push_back({{fault.name, fault.what, "kernel", fault.file.string(), fault.variant, {}},
-                     [variant, launch, extent] {
-                       detail::VariantImpl impl{};
-                       return try_variant(with_launch(*variant, &impl, launch), kernel_trials(),
-                                          extent);
-                     }});
-    const std::string name(kernel.variant);
-    controls[name] = {
-        {"control_" + name, "nothing", "control", "", name, {}},
-        [variant] { return try_variant(*variant, kernel_trials(), Extent::kAllTrials); },
+    tasks.push_back({{fault.name, fault.what, "kernel", fault.file.string(), fault.kernel, {}},
+                     [kernel, extent] { return try_wrong_kernel(kernel, extent); }});
+    controls[fault.kernel] = {
+        {"control_" + fault.kernel, "nothing", "control", "", fault.kernel, {}},
+        [kernel] { return try_kernel(kernel.kernel, Extent::kAllTrials); },
         /*must_pass=*/true};
   }
   for (auto& [name, task] : controls) tasks.push_back(std::move(task));
