@@ -16,7 +16,7 @@ inline constexpr double kClockTolerance = 0.02;
 Status refused(const PerfFile& file, const std::string& finding);
 
 /// Refuses, in one line with the file, the variant and the shape: fewer than kMinRepetitions;
-/// variants of one file that were not measured in turns; clocks further apart than kClockTolerance,
+/// variants of one file that were not interleaved; clocks further apart than kClockTolerance,
 /// where both are known.
 Status check_measurement(const PerfFile& old_file, const PerfFile& new_file,
                          const PerfSeries& old_series, const PerfSeries& new_series);

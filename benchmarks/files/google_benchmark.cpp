@@ -44,7 +44,7 @@ std::optional<double> graph_median(const PerfRecord& record,
   return summarise(graph->samples_us).p50;
 }
 
-/// Whether nobody else was timed on its shape: then there was nobody to take turns with.
+/// Whether nobody else was timed on its shape: then there was nobody to be interleaved with.
 bool is_alone(const PerfRecord& record, const std::vector<PerfRecord>& records) {
   return std::none_of(records.begin(), records.end(), [&](const PerfRecord& other) {
     return other.shape.name == record.shape.name && other.variant != record.variant;

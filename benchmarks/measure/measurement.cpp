@@ -95,7 +95,7 @@ class Measurement {
   }
 
   bool take_repetition(int rounds) {
-    // Reading the clocks, and whoever takes turns, lets the device idle for a moment.
+    // Reading the clocks, and whoever is interleaved, lets the device idle for a moment.
     if (!out_.repetitions.empty() && !warm_up_all(1)) return false;
     constexpr int kWordBits = 32;
     const std::uint64_t number = out_.repetitions.size();

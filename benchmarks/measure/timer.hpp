@@ -22,7 +22,7 @@ inline constexpr int kGraphLaunches = 20;
 /// kGraphWarm: events around a CUDA graph of kGraphLaunches launches, divided by their number.
 /// kQueuedWarm: event, launch, event, queued while a kernel holds the stream (hold.hpp): the host's
 ///   part is over before the first event, and the time is the device's alone.
-/// kQueuedRotating: the same on copies of the inputs in turns (rotation.hpp), which together are
+/// kQueuedRotating: the same on rotating copies of the inputs (rotation.hpp), which together are
 ///   twice the L2 cache; on the inputs themselves where they do not fit into it.
 class LaunchTimer {
  public:

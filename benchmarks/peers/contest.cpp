@@ -35,7 +35,7 @@ class Match {
 
   Status run(const Shape& shape) {
     output_.progress(shape.name + ": inputs and references");
-    // As many rows as the cells of fp8_sdpa_bench: a tolerance stated for the worst head of a
+    // As many rows as the goal shapes of fp8_sdpa_bench: a tolerance stated for the worst head of a
     // tensor says little of the worst of 64 heads by 64 rows each.
     auto sampled = sample_case(shape, plan_.seed);
     if (!sampled.ok()) return sampled.status();
@@ -200,7 +200,7 @@ class Match {
       }
       PerfRecord& record = torch_record(name, method, warmup);
       record.samples_us.insert(record.samples_us.end(), samples->begin(), samples->end());
-      record.repetitions.push_back(taken);  // with the clock that its turn began at
+      record.repetitions.push_back(taken);  // with the clock at its beginning
     }
   }
 

@@ -1,4 +1,4 @@
-// fp8_sdpa_peers: our kernels and other people's on the same inputs, judged and timed in turns.
+// fp8_sdpa_peers: our kernels and other people's on the same inputs, judged and timed, interleaved.
 // Exit code 0: ours passed, or no GPU; 1: one of ours failed a gate; 2: bad usage, or no GPU where
 // one is required.
 #include <algorithm>
@@ -37,8 +37,8 @@ struct Arguments {
   double seconds = 0;
 };
 
-/// The shapes of the configuration that were asked for; the suite "cells": all cells, without and
-/// with the causal mask (benchmarks/run/goal_shapes.hpp), those that take least first: under a
+/// The shapes of the configuration that were asked for; the suite "cells": all goal shapes, without
+/// and with the causal mask (benchmarks/run/goal_shapes.hpp), those that take least first: under a
 /// limit of time as many as there can be.
 Result<std::vector<reference::Shape>> chosen_shapes(const Arguments& arguments,
                                                     const reference::Config& config) {

@@ -5,7 +5,7 @@
 //   forward/<variant>/<shape>/graph   per launch of a CUDA graph
 //   forward/<variant>/<shape>/queued  CUDA events around each launch, queued behind a held stream
 //   forward/<variant>/<shape>/rotating  the same on copies of the inputs, together larger than L2
-//   forward/auto/<cell>               forward()'s own choice of variant, events, graph, queued and
+//   forward/auto/<goal shape>         forward()'s own choice of variant, events, graph, queued and
 //   rotating host_executor/<variant>/<shape>   with --host_executor: the harness's own speed
 // Every one of them judges its variant first; see gated_cases.hpp and goal_shapes.hpp.
 #include <benchmark/benchmark.h>
@@ -54,7 +54,7 @@ struct Suite {
       : config(c), cases(c, d), cells(c, d), device(d), nvml(Nvml::open(d)) {}
 
   bool failed() const { return cases.any_failed() || failed_later; }
-  bool failed_later = false;  ///< a cell's gate; a launch error; an output that changed
+  bool failed_later = false;  ///< a goal shape's gate; a launch error; an output that changed
 };
 
 void skip(benchmark::State& state, Suite& suite, const Status& status) {
@@ -125,13 +125,13 @@ bool may_rotate(const Shape& shape, const Device& device) {
   return l2.ok() && rotating_copies(input_bytes(problem_of(shape, Dtype::kE4M3)), *l2) > 1;
 }
 
-/// Samples of a method that stands beside a cell's own: a graph has many launches in each.
+/// Samples of a method that stands beside a goal shape's own: a graph has many launches in each.
 int samples_beside(Method method, const reference::Timing& timing) {
   return std::max(1, timing.timed_iters / (method == Method::kGraphWarm ? kGraphLaunches : 1));
 }
 
-/// The same for a cell, with the library's choice of variant as the label: single launches between
-/// events, and the medians of other methods beside them.
+/// The same for a goal shape, with the library's choice of variant as the label: single launches
+/// between events, and the medians of other methods beside them.
 void time_cell(benchmark::State& state, Suite& suite, const Shape& shape) {
   const auto launch = suite.cells.launch(shape);
   if (!launch.ok()) return skip(state, suite, launch.status());
@@ -285,7 +285,7 @@ Result<BenchOptions> parse(int argc, char** argv, std::string& help) {
   return options;
 }
 
-/// Whether Google Benchmark is asked to run repetitions in turns: its file does not say.
+/// Whether Google Benchmark is asked to run repetitions interleaved: its file does not say.
 bool in_turns(const BenchOptions& options) {
   const std::string flag = "--benchmark_enable_random_interleaving";
   return std::any_of(options.rest.begin(), options.rest.end(), [&](const std::string& argument) {

@@ -54,7 +54,7 @@ class GatedCells {
   std::optional<reference::CaseData> drawn_;  ///< of the last shape that was judged by its rows
 };
 
-/// shape_of() every cell, without and with the causal mask.
+/// shape_of() every goal shape, without and with the causal mask.
 std::vector<reference::Shape> goal_shapes();
 
 }  // namespace fp8_sdpa::bench

@@ -1,5 +1,5 @@
 // fp8_sdpa_sweep: lengths and heads at constant work, and the cost model that fits them; writes
-// sweep.json. On several GPUs it deals the places to parts that ctest runs, one GPU each, and
+// sweep.json. On several GPUs it deals the sweep points to parts that ctest runs, one GPU each, and
 // merges them. Exit code 0: written, or no GPU; 1: a gate failed, or a part; 2: bad usage, no GPU
 // where one is required.
 #include <algorithm>
@@ -74,7 +74,7 @@ Status write_and_tell(ResultDirectory& directory, const nlohmann::json& document
   return {};
 }
 
-/// Measures the places of this process on its GPU.
+/// Measures the sweep points of this process on its GPU.
 Result<int> measure(const SweepPlan& plan, ResultDirectory& directory, const Device& device) {
   const auto info = describe_run(device);
   if (!info.ok()) return info.status();
@@ -115,7 +115,7 @@ Result<nlohmann::json> merge_parts(const std::string& folder, int parts) {
   return merge_sweeps(documents);
 }
 
-/// Spreads the places over GPUs through ctest, and merges what the parts wrote.
+/// Spreads the sweep points over GPUs through ctest, and merges what the parts wrote.
 Result<int> spread(const Arguments& arguments, const std::string& self,
                    const std::vector<int>& gpus, ResultDirectory& directory) {
   constexpr int kPartsOfGpu = 3;  // so that no GPU waits long for the last part of another
