@@ -8,6 +8,8 @@ install(
   EXPORT fp8_sdpa_targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/kernels/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# Beside the headers that include it, which look there first.
+install(FILES ${PROJECT_SOURCE_DIR}/kernels/gpu/types.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fp8_sdpa/gpu)
 install(
   EXPORT fp8_sdpa_targets
   NAMESPACE fp8_sdpa::

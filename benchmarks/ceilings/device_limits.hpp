@@ -15,7 +15,7 @@ struct CUstream_st;
 
 namespace fp8_sdpa::bench {
 
-/// What a ceiling's value counts.
+/// What a device limit's value counts.
 enum class CeilingUnit : std::uint8_t {
   kFlopPerSecond,       ///< floating-point operations: an FMA is two
   kBytesPerSecond,      ///< bytes read and bytes written
@@ -37,9 +37,10 @@ struct Ceiling {
   std::string name;  ///< letters, digits, underscores
   std::string what;  ///< one line for people: what was run
   CeilingUnit unit = CeilingUnit::kOperationPerSecond;
-  double operations = 0;           ///< of one launch, in the unit's numerator; 1 for a time
-  std::vector<double> samples_us;  ///< microseconds of one launch
-  std::optional<double> cycles;    ///< multiprocessor cycles of one launch, where they were counted
+  double operations = 0;                ///< of one launch, in the unit's numerator; 1 for a time
+  std::vector<double> samples_us = {};  ///< microseconds of one launch
+  std::optional<double> cycles =
+      {};  ///< multiprocessor cycles of one launch, where they were counted
 
   /// operations per second at the median time, or the median time itself.
   double value() const;
@@ -62,11 +63,11 @@ using StreamWork = std::function<Status(CUstream_st*)>;
 /// `samples` times of `work` between two CUDA events, in microseconds, after three launches.
 Result<std::vector<double>> time_work(const StreamWork& work, int samples);
 
-/// Measures every ceiling on a CUDA device. What cannot be measured is left out with a reason; a
-/// Status means that the device itself failed, or is none.
+/// Measures every device limit on a CUDA device. What cannot be measured is left out with a reason;
+/// a Status means that the device itself failed, or is none.
 Result<Ceilings> measure_ceilings(const Device& device, int samples);
 
-/// The matrix-multiply ceilings through cuBLASLt, which is loaded when this is called.
+/// The matrix-multiply device limits through cuBLASLt, which is loaded when this is called.
 void measure_matrix_multiplies(int samples, Ceilings& ceilings);
 
 /// ceilings.json; `sm_count` makes rates per clock and multiprocessor of those with cycles.

@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/ceilings/device_limits.hpp"
-#include "benchmarks/statistics/stats.hpp"
 #include "benchmarks/command/text.hpp"
+#include "benchmarks/statistics/stats.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -1,4 +1,4 @@
-// The kernels that ceilings are measured with, as launches.
+// The kernels that device limits are measured with, as launches.
 #pragma once
 
 #include <cstdint>

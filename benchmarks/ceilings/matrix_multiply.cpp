@@ -247,8 +247,7 @@ void measure_matrix_multiplies(int samples, Ceilings& ceilings) {
       continue;
     }
     ceilings.measured.push_back({multiply.name, multiply.what, CeilingUnit::kFlopPerSecond,
-                                 kFlopPerProduct * kSide * kSide * kSide, std::move(*times),
-                                 std::nullopt});
+                                 kFlopPerProduct * kSide * kSide * kSide, std::move(*times)});
   }
 }
 

@@ -16,7 +16,7 @@ namespace fp8_sdpa::bench {
 
 namespace {
 
-/// Appends the ceiling if `samples` is there, else says why not.
+/// Appends the device limit if `samples` is there, else says why not.
 void add(Ceiling ceiling, Result<std::vector<double>> samples, Ceilings& ceilings) {
   if (samples.ok()) {
     ceiling.samples_us = std::move(*samples);
@@ -50,9 +50,8 @@ Status measure_instructions(const Device& device, int samples, Ceilings& ceiling
   if (!sink.ok()) return sink.status();
   for (const Entry& entry : kEntries) {
     const Saturation size{device.sm_count * kBlocksPerSm, entry.iterations};
-    Ceiling ceiling{entry.name, entry.what,
-                    entry.unit, instruction_count(size) * entry.per_instruction,
-                    {},         std::nullopt};
+    Ceiling ceiling{entry.name, entry.what, entry.unit,
+                    instruction_count(size) * entry.per_instruction};
     long long count = 0;
     if (Status s = (*cycles)->upload(&count); !s.ok()) return s;
     auto times = time_work(
@@ -83,20 +82,15 @@ Status measure_copy(const Device& device, int samples, Ceilings& ceilings) {
   auto to = reference::allocate(device, bytes, "the copy's destination");
   if (!to.ok()) return to.status();
   // A copy reads each byte once and writes it once.
-  Ceiling ceiling{"copy",
-                  "cudaMemcpyAsync on the device, " + std::to_string(bytes >> 20U) + " MiB",
-                  CeilingUnit::kBytesPerSecond,
-                  2.0 * static_cast<double>(bytes),
-                  {},
-                  std::nullopt};
-  add(std::move(ceiling),
-      time_work(
-          [&](CUstream_st* stream) {
-            return FP8_SDPA_CUDA_STATUS(cudaMemcpyAsync((*to)->data(), (*from)->data(), bytes,
-                                                        cudaMemcpyDeviceToDevice, stream));
-          },
-          samples),
-      ceilings);
+  Ceiling ceiling{"copy", "cudaMemcpyAsync on the device, " + std::to_string(bytes >> 20U) + " MiB",
+                  CeilingUnit::kBytesPerSecond, 2.0 * static_cast<double>(bytes)};
+  auto times = time_work(
+      [&](CUstream_st* stream) {
+        return FP8_SDPA_CUDA_STATUS(cudaMemcpyAsync((*to)->data(), (*from)->data(), bytes,
+                                                    cudaMemcpyDeviceToDevice, stream));
+      },
+      samples);
+  add(std::move(ceiling), std::move(times), ceilings);
   return {};
 }
 
@@ -107,21 +101,8 @@ Status measure_empty_graph(int samples, Ceilings& ceilings) {
   cudaStream_t raw_stream = nullptr;
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&raw_stream, cudaStreamNonBlocking));
   const Stream stream(raw_stream);
-  // Its module is loaded before the capture.
-  if (Status s = launch_empty(stream.get()); !s.ok()) return s;
-  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream.get()));
-  FP8_SDPA_RETURN_IF_CUDA_ERROR(
-      cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
-  Status launched;
-  for (int i = 0; i < kGraphNodes && launched.ok(); ++i) launched = launch_empty(stream.get());
-  cudaGraph_t raw_graph = nullptr;
-  const Status ended = FP8_SDPA_CUDA_STATUS(cudaStreamEndCapture(stream.get(), &raw_graph));
-  const Graph graph(raw_graph);
-  if (!launched.ok()) return launched;
-  if (!ended.ok()) return ended;
-  cudaGraphExec_t raw_exec = nullptr;
-  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaGraphInstantiateWithFlags(&raw_exec, graph.get(), 0));
-  const GraphExec exec(raw_exec);
+  GraphExec exec;
+  if (Status s = capture(stream, kGraphNodes, launch_empty, exec); !s.ok()) return s;
   auto times = time_work(
       [&](CUstream_st* on) { return FP8_SDPA_CUDA_STATUS(cudaGraphLaunch(exec.get(), on)); },
       samples);
@@ -130,10 +111,7 @@ Status measure_empty_graph(int samples, Ceilings& ceilings) {
   }
   add({"empty_launch_in_graph",
        "an empty kernel, per node of a CUDA graph of " + std::to_string(kGraphNodes),
-       CeilingUnit::kMicroseconds,
-       1,
-       {},
-       std::nullopt},
+       CeilingUnit::kMicroseconds, 1},
       std::move(times), ceilings);
   return {};
 }
@@ -173,12 +151,7 @@ Result<Ceilings> measure_ceilings(const Device& device, int samples) {
   measure_matrix_multiplies(samples, ceilings);
   if (Status s = measure_copy(device, samples, ceilings); !s.ok()) return s;
   if (Status s = measure_instructions(device, samples, ceilings); !s.ok()) return s;
-  add({"empty_launch",
-       "an empty kernel between two CUDA events",
-       CeilingUnit::kMicroseconds,
-       1,
-       {},
-       std::nullopt},
+  add({"empty_launch", "an empty kernel between two CUDA events", CeilingUnit::kMicroseconds, 1},
       time_work(launch_empty, samples), ceilings);
   if (Status s = measure_empty_graph(samples, ceilings); !s.ok()) return s;
   return ceilings;

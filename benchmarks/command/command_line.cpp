@@ -1,19 +1,13 @@
 #include "benchmarks/command/command_line.hpp"
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
 
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
-namespace {
-
-template <class T>
-Option declare(CLI::App& app, const std::string& option, T& value, const std::string& help) {
-  return Option(app.add_option(option, value, help)->capture_default_str());
-}
-
-}  // namespace
-
 Option Option::required() {
   option_->required();
   return *this;
@@ -44,35 +38,23 @@ CommandLine::CommandLine(const std::string& description, const std::string& name
 
 CommandLine::~CommandLine() = default;
 
-Option CommandLine::add(const std::string& option, std::string& value, const std::string& help) {
-  return declare(*app_, option, value, help);
+template <class T>
+Option CommandLine::add(const std::string& option, T& value, const std::string& help) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return Option(app_->add_flag(option, value, help));
+  } else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, double>) {
+    return Option(app_->add_option(option, value, help)->capture_default_str());
+  } else {
+    return Option(app_->add_option(option, value, help));
+  }
 }
-
-Option CommandLine::add(const std::string& option, double& value, const std::string& help) {
-  return declare(*app_, option, value, help);
-}
-
-Option CommandLine::add(const std::string& option, int& value, const std::string& help) {
-  return Option(app_->add_option(option, value, help));
-}
-
-Option CommandLine::add(const std::string& option, std::uint64_t& value, const std::string& help) {
-  return Option(app_->add_option(option, value, help));
-}
-
-Option CommandLine::add(const std::string& option, std::optional<int>& value,
-                        const std::string& help) {
-  return Option(app_->add_option(option, value, help));
-}
-
-Option CommandLine::add(const std::string& option, std::vector<std::string>& values,
-                        const std::string& help) {
-  return Option(app_->add_option(option, values, help));
-}
-
-Option CommandLine::add(const std::string& option, bool& value, const std::string& help) {
-  return Option(app_->add_flag(option, value, help));
-}
+template Option CommandLine::add(const std::string&, std::string&, const std::string&);
+template Option CommandLine::add(const std::string&, double&, const std::string&);
+template Option CommandLine::add(const std::string&, int&, const std::string&);
+template Option CommandLine::add(const std::string&, std::uint64_t&, const std::string&);
+template Option CommandLine::add(const std::string&, std::optional<int>&, const std::string&);
+template Option CommandLine::add(const std::string&, std::vector<std::string>&, const std::string&);
+template Option CommandLine::add(const std::string&, bool&, const std::string&);
 
 void CommandLine::keep_others() {
   app_->allow_extras();

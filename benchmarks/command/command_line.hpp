@@ -2,9 +2,7 @@
 // alone includes it.
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,15 +43,9 @@ class CommandLine {
 
   /// Declares an option ("--out") or a positional argument ("OLD"). What `value` holds is the
   /// default, shown by the help where it is not empty. `value` is written by parse().
-  Option add(const std::string& option, std::string& value, const std::string& help);
-  Option add(const std::string& option, double& value, const std::string& help);
-  Option add(const std::string& option, int& value, const std::string& help);
-  Option add(const std::string& option, std::uint64_t& value, const std::string& help);
-  Option add(const std::string& option, std::optional<int>& value, const std::string& help);
-  /// One or more positional arguments.
-  Option add(const std::string& option, std::vector<std::string>& values, const std::string& help);
-  /// A flag without a value.
-  Option add(const std::string& option, bool& value, const std::string& help);
+  /// A bool is a flag without a value, a vector takes one or more positional arguments.
+  template <class T>
+  Option add(const std::string& option, T& value, const std::string& help);
 
   /// Arguments that nobody declared are kept instead of refused.
   void keep_others();

@@ -2,15 +2,12 @@
 
 namespace fp8_sdpa::bench {
 
-bool gpu_required(const Environment& environment) {
-  const char* value = environment("SDPA_REQUIRE_GPU");
-  return value != nullptr && std::string(value) == "1";
-}
-
 Result<DeviceChoice> choose_device(const std::string& backend, const Result<Device>& gpu,
                                    const Environment& environment) {
+  const char* value = environment("SDPA_REQUIRE_GPU");
+  const bool gpu_required = value != nullptr && std::string(value) == "1";
   if (backend == "host") {
-    if (gpu_required(environment)) {
+    if (gpu_required) {
       return invalid_argument("SDPA_REQUIRE_GPU=1 and --backend host contradict each other");
     }
     return DeviceChoice{host_executor(), "the host executor was asked for"};
@@ -18,7 +15,7 @@ Result<DeviceChoice> choose_device(const std::string& backend, const Result<Devi
   if (gpu.ok()) return DeviceChoice{*gpu, ""};
   if (gpu.status().code() != StatusCode::kUnsupported) return gpu.status();
   if (backend == "device") return unsupported("--backend device: " + gpu.status().message());
-  if (gpu_required(environment)) {
+  if (gpu_required) {
     return unsupported("SDPA_REQUIRE_GPU=1: " + gpu.status().message());
   }
   return DeviceChoice{host_executor(), gpu.status().message()};

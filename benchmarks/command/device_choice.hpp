@@ -15,9 +15,6 @@ struct DeviceChoice {
   std::string no_gpu_reason;  ///< empty on a GPU
 };
 
-/// Whether SDPA_REQUIRE_GPU=1 is set.
-bool gpu_required(const Environment& environment);
-
 /// Picks the device for "auto" (the GPU where there is one), "device" or "host". `gpu` is what
 /// current_device() said. kUnsupported where a GPU is asked for, by `backend` or by
 /// SDPA_REQUIRE_GPU=1, and there is none; a CUDA error is passed on, never taken for "no GPU".

@@ -13,6 +13,10 @@ std::string first_existing(const char* compiled_in, const std::filesystem::path&
   return use_fallback ? fallback.string() : compiled_in;
 }
 
+std::filesystem::path benchmarks_folder() {
+  return std::filesystem::path(default_schema_folder()).parent_path().parent_path();
+}
+
 }  // namespace
 
 std::string default_config_path() {
@@ -22,12 +26,6 @@ std::string default_config_path() {
 std::string default_schema_folder() {
   return first_existing(FP8_SDPA_SCHEMA_DIR, "benchmarks/files/schemas");
 }
-
-namespace {
-std::filesystem::path benchmarks_folder() {
-  return std::filesystem::path(default_schema_folder()).parent_path().parent_path();
-}
-}  // namespace
 
 std::string default_plot_script() {
   return (benchmarks_folder() / "report" / "plots" / "plots.py").string();

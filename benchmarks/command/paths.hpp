@@ -9,13 +9,13 @@ namespace fp8_sdpa::bench {
 /// The configuration: the source tree's, or ./config_forward.json where that is gone.
 std::string default_config_path();
 
-/// The folder of the JSON Schemas: the source tree's, or ./benchmarks/schemas.
+/// The folder of the JSON Schemas: the source tree's, or ./benchmarks/files/schemas.
 std::string default_schema_folder();
 
-/// The script that draws a report's figures: beside the schemas' folder.
+/// The script that draws a report's figures, in the tree that the schemas are in.
 std::string default_plot_script();
 
-/// PyTorch's attention as a second process: beside the schemas' folder.
+/// PyTorch's attention as a second process, likewise.
 std::string default_torch_script();
 
 /// The compiler's report: the build tree's, or where it is seen from the running binary.

@@ -9,6 +9,8 @@
 #include <set>
 #include <utility>
 
+#include "benchmarks/command/text.hpp"
+#include "dispatch/toggles.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
@@ -17,12 +19,6 @@ namespace {
 using reference::Config;
 using reference::one_line;
 using reference::Shape;
-
-std::string join(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
-  return out;
-}
 
 Status unknown(const std::string& kind, const std::string& asked,
                const std::vector<std::string>& there) {

@@ -1,7 +1,6 @@
 // What a command line asks to be run: which variants, shapes and seeds.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -14,20 +13,6 @@
 #include "reference/config/config.hpp"
 
 namespace fp8_sdpa::bench {
-
-/// A toggle of the ladder, by the name that users know it by.
-struct ToggleName {
-  const char* variable;
-  bool Toggles::*member;
-};
-inline constexpr std::array kToggleNames = {
-    ToggleName{"USE_KV_LUT", &Toggles::kv_lut},
-    ToggleName{"USE_CP_ASYNC", &Toggles::cp_async},
-    ToggleName{"USE_VEC_PV", &Toggles::vec_pv},
-    ToggleName{"USE_WMMA_PV", &Toggles::wmma_pv},
-    ToggleName{"USE_WARP_SPEC", &Toggles::warp_spec},
-    ToggleName{"USE_XOR_SWIZZLE", &Toggles::xor_swizzle},
-};
 
 /// Looks up an environment variable: its value, or nullptr. std::getenv, or a test's own.
 using Environment = std::function<const char*(const char*)>;

@@ -37,36 +37,51 @@ std::string read_all(int fd) {
   }
 }
 
+void close_both(int a, int b) {
+  if (a >= 0) close(a);
+  if (b >= 0) close(b);
+}
+
 }  // namespace
 
-Result<ProcessResult> run_process(const std::vector<std::string>& arguments, Stderr errors) {
-  std::vector<std::string> copies = arguments;
+Result<Child> spawn(const std::vector<std::string>& arguments, Stdin input, Stderr errors) {
   std::vector<char*> argv;
-  for (std::string& argument : copies) argv.push_back(argument.data());
+  for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return not_started(arguments.front(), errno);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  if (errors == Stderr::kKeep) {
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-  } else {
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  }
-  pid_t child = 0;
-  const int error = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  if (error != 0) {
-    close(ends[0]);
+  // Closed when a program is started, but for what it is given: else it would not see the end.
+  int in[2] = {-1, -1};
+  int out[2] = {-1, -1};
+  if (pipe2(out, O_CLOEXEC) != 0 || (input == Stdin::kPipe && pipe2(in, O_CLOEXEC) != 0)) {
+    const int error = errno;
+    close_both(out[0], out[1]);
     return not_started(arguments.front(), error);
   }
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  if (in[0] >= 0) posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+  if (errors == Stderr::kKeep) {
+    posix_spawn_file_actions_adddup2(&actions, out[1], STDERR_FILENO);
+  } else if (errors == Stderr::kDrop) {
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  }
+  Child child{-1, in[1], out[0]};
+  const int error = posix_spawn(&child.process, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close_both(in[0], out[1]);
+  if (error == 0) return child;
+  close_both(in[1], out[0]);
+  return not_started(arguments.front(), error);
+}
+
+Result<ProcessResult> run_process(const std::vector<std::string>& arguments, Stderr errors) {
+  const auto child = spawn(arguments, Stdin::kOurs, errors);
+  if (!child.ok()) return child.status();
   ProcessResult result;
-  result.output = read_all(ends[0]);
-  close(ends[0]);
+  result.output = read_all(child->output);
+  close(child->output);
   int state = 0;
-  while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
+  while (waitpid(child->process, &state, 0) < 0 && errno == EINTR) {
   }
   constexpr int kSignalBase = 128;  // as shells count
   result.exit_code = WIFEXITED(state) ? WEXITSTATUS(state) : kSignalBase + WTERMSIG(state);

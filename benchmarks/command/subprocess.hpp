@@ -1,5 +1,7 @@
-// Runs another program and keeps what it says.
+// Starts other programs: the one place that does.
 #pragma once
+
+#include <sys/types.h>
 
 #include <string>
 #include <vector>
@@ -8,16 +10,26 @@
 
 namespace fp8_sdpa::bench {
 
+/// What a program reads, and what becomes of its stderr: it goes with stdout, nowhere, or to ours.
+enum class Stdin { kOurs, kPipe };
+enum class Stderr { kKeep, kDrop, kOurs };
+
+/// A program that was started; whoever has this closes its descriptors and waits for it.
+struct Child {
+  pid_t process = -1;
+  int input = -1;   ///< its stdin's other end, where that is a pipe
+  int output = -1;  ///< its stdout's other end
+};
+
+/// Starts `arguments` (the program's path first). kUnsupported where that cannot be.
+Result<Child> spawn(const std::vector<std::string>& arguments, Stdin input, Stderr errors);
+
 struct ProcessResult {
   int exit_code = 0;   ///< 128 + the signal, where one ended it
   std::string output;  ///< stdout; stderr too where that was asked
 };
 
-/// What becomes of a program's stderr.
-enum class Stderr { kKeep, kDrop };
-
-/// Runs `arguments` (the program's path first), waits, and returns. kUnsupported where it cannot be
-/// started.
+/// Starts `arguments`, waits, and returns.
 Result<ProcessResult> run_process(const std::vector<std::string>& arguments, Stderr errors);
 
 /// The path of a program: `name` itself if it has a slash, else where PATH finds it. Empty if it is

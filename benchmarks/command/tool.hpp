@@ -1,7 +1,8 @@
-// What the mains of the small tools share: one line for whatever is wrong, and no exception that
-// escapes.
+// What the mains of the tools share: exit codes, one line for whatever is wrong, and no exception
+// that escapes.
 #pragma once
 
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -9,16 +10,23 @@
 #include <string>
 
 #include "benchmarks/command/command_line.hpp"
-#include "benchmarks/command/exit_codes.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 
+inline constexpr int kExitPass = 0;
+inline constexpr int kExitFail = 1;      ///< a gate failed, or a result file was refused
+inline constexpr int kExitBadUsage = 2;  ///< bad usage or configuration, unwritable results, no GPU
+                                         ///< where one is required, out of memory
+
 /// Says "TOOL: MESSAGE" on stderr.
-inline int refuse(const CommandLine& line, const std::string& message) {
+inline int refuse(const std::string& tool, const std::string& message) {
   std::fflush(stdout);
-  std::fprintf(stderr, "%s: %s\n", line.name().c_str(), message.c_str());
+  std::fprintf(stderr, "%s: %s\n", tool.c_str(), message.c_str());
   return kExitBadUsage;
+}
+inline int refuse(const CommandLine& line, const std::string& message) {
+  return refuse(line.name(), message);
 }
 
 /// Parses a command line. An exit code where the tool ends here: help was asked for, or bad usage.
@@ -30,16 +38,42 @@ inline std::optional<int> parse_or_exit(CommandLine& line, int argc, char** argv
   return kExitPass;
 }
 
-/// Calls `body`, which returns the exit code.
+/// Calls `body`, which returns the exit code, or why it refuses.
 template <class Body>
-int run_guarded(const CommandLine& line, const Body& body) {
+int run_guarded(const std::string& tool, const Body& body) {
   try {
-    return body();
+    const Result<int> code = body();
+    return code.ok() ? *code : refuse(tool, code.status().message());
   } catch (const std::bad_alloc&) {
-    return refuse(line, "out of host memory");
+    return refuse(tool, "out of host memory, expected smaller shapes");
   } catch (const std::exception& error) {
-    return refuse(line, reference::one_line(error.what()));
+    return refuse(tool, reference::one_line(error.what()));
   }
 }
+template <class Body>
+int run_guarded(const CommandLine& line, const Body& body) {
+  return run_guarded(line.name(), body);
+}
+
+/// A line for people, at once.
+inline void print_line(const std::string& text) {
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+/// Tells what a long run is doing, once the first two seconds are over and then as often.
+class Progress {
+ public:
+  void operator()(const std::string& what) {
+    constexpr std::chrono::seconds kInterval(2);
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_ < kInterval) return;
+    last_ = now;
+    std::fprintf(stderr, "... %s\n", what.c_str());
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
 
 }  // namespace fp8_sdpa::bench

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "benchmarks/command/text.hpp"
+#include "benchmarks/compare/comparable.hpp"
 #include "reference/formats/text.hpp"
 #include "reference/inputs/philox.hpp"
 
@@ -12,10 +13,6 @@ namespace fp8_sdpa::bench {
 namespace {
 
 using reference::one_line;
-
-Status refused(const PerfFile& file, const std::string& finding) {
-  return invalid_argument(one_line(file.path) + ": " + finding);
-}
 
 Result<std::vector<const PerfSeries*>> series_of(const PerfFile& file, const std::string& method) {
   std::vector<const PerfSeries*> out;

@@ -3,9 +3,8 @@
 #include <cmath>
 #include <string>
 
-#include "benchmarks/files/results.hpp"
-#include "benchmarks/statistics/significance.hpp"
 #include "benchmarks/command/text.hpp"
+#include "benchmarks/statistics/significance.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
@@ -13,28 +12,21 @@ namespace {
 
 using reference::one_line;
 
-Status refused(const PerfFile& file, const std::string& finding) {
-  return invalid_argument(one_line(file.path) + ": " + finding);
-}
-
 std::string name_of(const PerfSeries& series) {
   return series.variant + " on " + series.shape + " by " + series.method;
 }
 
 Status check_repetitions(const PerfFile& file, const PerfSeries& series) {
   if (series.repetitions.size() >= kMinRepetitions) return {};
-  const bool of_google = file.schema_version == 0;
   return refused(file, format("%s has %zu repetitions, expected at least %zu%s",
                               name_of(series).c_str(), series.repetitions.size(), kMinRepetitions,
-                              of_google ? " (--benchmark_repetitions=9)" : ""));
+                              file.of_google_benchmark ? " (--benchmark_repetitions=9)" : ""));
 }
 
 }  // namespace
 
-Status check_version(const PerfFile& file) {
-  if (file.schema_version == 0 || file.schema_version == kPerfSchemaVersion) return {};
-  return refused(file, format("/schema_version: got %d, expected %d", file.schema_version,
-                              kPerfSchemaVersion));
+Status refused(const PerfFile& file, const std::string& finding) {
+  return invalid_argument(reference::one_line(file.path) + ": " + finding);
 }
 
 Status check_measurement(const PerfFile& old_file, const PerfFile& new_file,

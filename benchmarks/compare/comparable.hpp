@@ -1,6 +1,8 @@
 // Whether the measurements behind two series can be compared at all.
 #pragma once
 
+#include <string>
+
 #include "benchmarks/files/perf_file.hpp"
 #include "fp8_sdpa/status.hpp"
 
@@ -10,11 +12,11 @@ namespace fp8_sdpa::bench {
 /// the floor of a verdict (significance.hpp): what clocks alone can do stays below what counts.
 inline constexpr double kClockTolerance = 0.02;
 
-/// Refuses, with the file, a schema version without repetitions.
-Status check_version(const PerfFile& file);
+/// A file that cannot be used, and why, in one line.
+Status refused(const PerfFile& file, const std::string& finding);
 
 /// Refuses, in one line with the file, the variant and the shape: fewer than kMinRepetitions;
-/// variants of one file that were not measured in turns; clocks further apart than kClockTolerance,
+/// variants of one file that were not interleaved; clocks further apart than kClockTolerance,
 /// where both are known.
 Status check_measurement(const PerfFile& old_file, const PerfFile& new_file,
                          const PerfSeries& old_series, const PerfSeries& new_series);

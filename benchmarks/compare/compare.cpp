@@ -6,9 +6,9 @@
 #include <limits>
 #include <numeric>
 
-#include "benchmarks/compare/comparable.hpp"
 #include "benchmarks/command/selection.hpp"
 #include "benchmarks/command/text.hpp"
+#include "benchmarks/compare/comparable.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
@@ -32,10 +32,6 @@ constexpr double kRounding = 1e-9;
 
 bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
-}
-
-Status refused(const PerfFile& file, const std::string& finding) {
-  return invalid_argument(one_line(file.path) + ": " + finding);
 }
 
 std::string place_of(const PerfFile& file) {
@@ -142,6 +138,12 @@ double ratio(double old_time, double new_time) {
   return new_time > 0 ? old_time / new_time : std::numeric_limits<double>::quiet_NaN();
 }
 
+std::string size_text(const reference::Shape& shape) {
+  return format("B=%d H=%d H_kv=%d S=%lld S_kv=%lld D=%d mask=%s", shape.batch, shape.heads_q,
+                shape.heads_kv, static_cast<long long>(shape.seq_q),
+                static_cast<long long>(shape.seq_kv), shape.head_dim, name_of(shape.mask));
+}
+
 bool both_passed(const ComparedSeries& series) {
   return series.old_series->gate_failure.empty() && series.new_series->gate_failure.empty();
 }
@@ -153,9 +155,9 @@ Status append_series(const PerfFile& old_file, const PerfFile& new_file, const s
     if (from.variant != pair.variant_old || from.shape != shape) continue;
     const PerfSeries* to = new_file.find(pair.variant_new, shape, from.method);
     if (to == nullptr) continue;
-    if (!from.size.empty() && !to->size.empty() && from.size != to->size) {
-      return refused(new_file, "shape " + shape + " is " + to->size + ", expected " + from.size +
-                                   " as in " + one_line(old_file.path));
+    if (from.sizes.batch > 0 && to->sizes.batch > 0 && !(from.sizes == to->sizes)) {
+      return refused(new_file, "shape " + shape + " is " + size_text(to->sizes) + ", expected " +
+                                   size_text(from.sizes) + " as in " + one_line(old_file.path));
     }
     ComparedSeries compared{&from, to, {}, from.method == options.method, {}};
     // Of a series whose gates failed there may be no times at all.
@@ -325,9 +327,6 @@ Result<Comparison> compare(const PerfFile& old_file, const PerfFile& new_file,
     const bool known = std::any_of(kStatistics.begin(), kStatistics.end(),
                                    [&](const Statistic& s) { return s.name == name; });
     if (!known) return invalid_argument("--by " + one_line(name) + ": expected p50, p90 or mean");
-  }
-  for (const PerfFile* file : {&old_file, &new_file}) {
-    if (Status status = check_version(*file); !status.ok()) return status;
   }
   const auto pairs = pairs_asked(old_file, new_file, options);
   if (!pairs.ok()) return pairs.status();

@@ -6,16 +6,16 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "benchmarks/command/selection.hpp"
+#include "benchmarks/command/tool.hpp"
 #include "benchmarks/compare/aa.hpp"
-#include "benchmarks/compare/comparable.hpp"
 #include "benchmarks/compare/compare.hpp"
 #include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/files/results.hpp"
-#include "benchmarks/command/selection.hpp"
-#include "benchmarks/command/tool.hpp"
 
 namespace {
 
+using namespace fp8_sdpa;
 using namespace fp8_sdpa::bench;
 
 struct Arguments {
@@ -59,45 +59,44 @@ void declare(CommandLine& line, Arguments& arguments) {
   line.add("--aa-record", arguments.aa_record, "Also write what --aa found, as JSON");
 }
 
-int run_aa(const CommandLine& line, Arguments& arguments) {
+Result<int> run_aa(Arguments& arguments) {
   AaOptions& options = arguments.aa_options;
   options.method = arguments.options.method;
   options.rule = arguments.options.rule;
   const auto file = read_perf_file(arguments.aa);
-  if (!file.ok()) return refuse(line, file.status().message());
-  if (const auto status = check_version(*file); !status.ok()) return refuse(line, status.message());
+  if (!file.ok()) return file.status();
   const auto report = compare_with_itself(*file, options);
-  if (!report.ok()) return refuse(line, report.status().message());
+  if (!report.ok()) return report.status();
   if (!arguments.aa_record.empty()) {
     const std::string text = file_text(to_json(*report, *file, options));
-    const fp8_sdpa::Status written = replace_file(arguments.aa_record, text);
-    if (!written.ok()) return refuse(line, written.message());
+    const Status written = replace_file(arguments.aa_record, text);
+    if (!written.ok()) return written;
   }
   std::fputs(to_text(*report, *file, options).c_str(), stdout);
   return report->pass() ? kExitPass : kExitFail;
 }
 
-int run(const CommandLine& line, Arguments& arguments) {
+Result<int> run(Arguments& arguments) {
   if (!arguments.aa.empty()) {
-    if (arguments.old_path.empty()) return run_aa(line, arguments);
-    return refuse(line, "--aa takes one file and no OLD or NEW");
+    if (arguments.old_path.empty()) return run_aa(arguments);
+    return invalid_argument("--aa takes one file and no OLD or NEW");
   }
   if (arguments.new_path.empty()) {
-    return refuse(line, "expected two files, OLD and NEW, or --aa FILE (see --help)");
+    return invalid_argument("expected two files, OLD and NEW, or --aa FILE (see --help)");
   }
   CompareOptions& options = arguments.options;
   options.shapes = split_list(arguments.shapes);
   options.by = split_list(arguments.by);
-  if (options.by.empty()) return refuse(line, "--by: empty, expected p50, p90 or mean");
+  if (options.by.empty()) return invalid_argument("--by: empty, expected p50, p90 or mean");
   const auto old_file = read_perf_file(arguments.old_path);
-  if (!old_file.ok()) return refuse(line, old_file.status().message());
+  if (!old_file.ok()) return old_file.status();
   const auto new_file = read_perf_file(arguments.new_path);
-  if (!new_file.ok()) return refuse(line, new_file.status().message());
+  if (!new_file.ok()) return new_file.status();
   const auto comparison = compare(*old_file, *new_file, options);
-  if (!comparison.ok()) return refuse(line, comparison.status().message());
+  if (!comparison.ok()) return comparison.status();
   const std::string text = to_markdown(*comparison, *old_file, *new_file, options);
-  const fp8_sdpa::Status written = replace_file(arguments.out, text);
-  if (!written.ok()) return refuse(line, written.message());
+  const Status written = replace_file(arguments.out, text);
+  if (!written.ok()) return written;
   std::printf("%s\nwritten: %s\n", text.c_str(), arguments.out.c_str());
   return comparison->failures.empty() ? kExitPass : kExitFail;
 }
@@ -112,5 +111,5 @@ int main(int argc, char** argv) {
   Arguments arguments;
   declare(line, arguments);
   if (const auto code = parse_or_exit(line, argc, argv)) return *code;
-  return run_guarded(line, [&] { return run(line, arguments); });
+  return run_guarded(line, [&] { return run(arguments); });
 }

@@ -6,9 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "benchmarks/command/text.hpp"
+#include "benchmarks/compare/comparable.hpp"
 #include "benchmarks/compare/compare.hpp"
 #include "benchmarks/files/results.hpp"
-#include "benchmarks/command/text.hpp"
 #include "benchmarks/files/validate.hpp"
 #include "reference/formats/text.hpp"
 
@@ -17,10 +18,6 @@ namespace {
 
 using nlohmann::json;
 using reference::one_line;
-
-Status refused(const PerfFile& file, const std::string& finding) {
-  return invalid_argument(one_line(file.path) + ": " + finding);
-}
 
 std::vector<std::string> names_of(const std::map<std::string, double>& shapes) {
   std::vector<std::string> names;

@@ -4,13 +4,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "benchmarks/command/tool.hpp"
 #include "benchmarks/compare/elite.hpp"
 #include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/files/results.hpp"
-#include "benchmarks/command/tool.hpp"
 
 namespace {
 
+using namespace fp8_sdpa;
 using namespace fp8_sdpa::bench;
 
 struct Arguments {
@@ -20,15 +21,15 @@ struct Arguments {
   std::string elite = "results/elite.json";
 };
 
-int run(const CommandLine& line, const Arguments& arguments) {
+Result<int> run(const Arguments& arguments) {
   const auto elite = read_elite(arguments.elite);
-  if (!elite.ok()) return refuse(line, elite.status().message());
+  if (!elite.ok()) return elite.status();
   const auto file = read_perf_file(arguments.perf);
-  if (!file.ok()) return refuse(line, file.status().message());
+  if (!file.ok()) return file.status();
   const auto update = update_elite(*elite, *file, arguments.baseline, arguments.method);
-  if (!update.ok()) return refuse(line, update.status().message());
-  const fp8_sdpa::Status written = replace_file(arguments.elite, file_text(to_json(update->elite)));
-  if (!written.ok()) return refuse(line, written.message());
+  if (!update.ok()) return update.status();
+  const Status written = replace_file(arguments.elite, file_text(to_json(update->elite)));
+  if (!written.ok()) return written;
   for (const std::string& note : update->notes) std::printf("%s\n", note.c_str());
   int rank = 0;
   for (const EliteEntry& entry : update->elite.entries) {
@@ -53,5 +54,5 @@ int main(int argc, char** argv) {
   line.add("--method", arguments.method, "Method whose p50 counts").one_of(method_names());
   line.add("--elite", arguments.elite, "The elite file");
   if (const auto code = parse_or_exit(line, argc, argv)) return *code;
-  return run_guarded(line, [&] { return run(line, arguments); });
+  return run_guarded(line, [&] { return run(arguments); });
 }

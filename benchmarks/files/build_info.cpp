@@ -1,6 +1,6 @@
 #include "benchmarks/files/build_info.hpp"
 
-#include "benchmarks/command/selection.hpp"
+#include "dispatch/toggles.hpp"
 #include "fp8_sdpa_provenance.hpp"
 
 namespace fp8_sdpa::bench {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string_view>
 
-#include "benchmarks/statistics/repetitions.hpp"
 #include "benchmarks/files/result_directory.hpp"
+#include "benchmarks/statistics/repetitions.hpp"
 #include "benchmarks/statistics/stats.hpp"
 #include "reference/formats/text.hpp"
 
@@ -15,7 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kPeerPrefix = "peer/";
 constexpr const char* kAutomatic = "auto";
 
 const CorrectnessRecord* verdict_on(const PerfRecord& record,
@@ -45,7 +44,7 @@ std::optional<double> graph_median(const PerfRecord& record,
   return summarise(graph->samples_us).p50;
 }
 
-/// Whether nobody else was timed on its shape: then there was nobody to take turns with.
+/// Whether nobody else was timed on its shape: then there was nobody to be interleaved with.
 bool is_alone(const PerfRecord& record, const std::vector<PerfRecord>& records) {
   return std::none_of(records.begin(), records.end(), [&](const PerfRecord& other) {
     return other.shape.name == record.shape.name && other.variant != record.variant;
@@ -55,8 +54,6 @@ bool is_alone(const PerfRecord& record, const std::vector<PerfRecord>& records) 
 /// One repetition: times as fp8_sdpa_bench's counters have them.
 json entry_of(const PerfRecord& record, const std::string& name, std::size_t family,
               std::size_t index) {
-  constexpr double kMicroseconds = 1e6;
-  constexpr double kTera = 1e12;
   const Repetition& repetition = record.repetitions[index];
   const Summary summary = summarise(samples_of(record.samples_us, repetition));
   json entry = {
@@ -76,7 +73,7 @@ json entry_of(const PerfRecord& record, const std::string& name, std::size_t fam
       {"p90_us", summary.p90},
       {"mean_us", summary.mean},
       {"std_us", summary.std},
-      {"tflops", flop_count(record.shape) / (summary.p50 / kMicroseconds) / kTera},
+      {"tflops", tflops(record.shape, summary.p50)},
   };
   if (repetition.clocks.sm_clock_mhz) entry["sm_clock_mhz"] = *repetition.clocks.sm_clock_mhz;
   return entry;

@@ -20,7 +20,7 @@ std::vector<std::pair<std::string, std::string>> benchmark_context(const Device&
 /// and for peers: "peer/cudnn_fp8" is "cudnn_fp8".
 std::string series_name(const std::string& variant, const std::string& shape, Method method);
 
-/// Times that were taken in turns, as Google Benchmark would have written them: one entry for each
+/// Times that were interleaved, as Google Benchmark would have written them: one entry for each
 /// repetition, with the counters of fp8_sdpa_bench. Of a peer that failed its gates the label says
 /// so. `automatic`: our variants are the library's own choice, called "auto"; their name is the
 /// label, and an event-timed entry has the graph's median as graph_us.

@@ -4,12 +4,14 @@
 #include <cmath>
 #include <filesystem>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "benchmarks/files/results.hpp"
 #include "benchmarks/command/text.hpp"
+#include "benchmarks/files/results.hpp"
 #include "benchmarks/files/validate.hpp"
+#include "benchmarks/files/verdicts.hpp"
 #include "reference/formats/json_reader.hpp"
 
 namespace fp8_sdpa::bench {
@@ -40,28 +42,6 @@ std::optional<double> clock_of(const json& object) {
 
 // --- perf_baseline.json --------------------------------------------------------------------------
 
-std::string size_text(const json& result) {
-  std::string out;
-  for (const char* key : {"B", "H", "H_kv", "S", "S_kv", "D"}) {
-    out += std::string(key) + "=" + result.at(key).dump() + " ";
-  }
-  return out + "mask=" + result.at("mask").get<std::string>();
-}
-
-/// The first failure of a (variant, shape), "" if there is none, or nothing if it was not judged.
-std::optional<std::string> failure_of(const json& summary, const PerfSeries& series) {
-  std::optional<std::string> failure;
-  for (const json& result : summary.at("results")) {
-    if (result.at("variant") != series.variant || result.at("shape") != series.shape) continue;
-    if (!failure) failure = "";
-    if (!result.at("pass").get<bool>() && failure->empty()) {
-      const json& text = result.at("failure");
-      failure = text.is_string() ? one_line(text.get<std::string>()) : "no reason given";
-    }
-  }
-  return failure;
-}
-
 Status add_gate_verdicts(const json& perf, const std::string& schema_folder, PerfFile& file) {
   const std::string path =
       (std::filesystem::path(file.path).parent_path() / kCorrectnessFile).string();
@@ -79,13 +59,14 @@ Status add_gate_verdicts(const json& perf, const std::string& schema_folder, Per
                                one_line(file.path));
     }
   }
+  const GateVerdicts verdicts = verdicts_of(*summary);
   for (PerfSeries& series : file.series) {
-    auto failure = failure_of(*summary, series);
-    if (!failure) {
+    const auto verdict = verdicts.find({series.variant, series.shape});
+    if (verdict == verdicts.end()) {
       return refused(path, "no verdict on " + series.variant + " on " + series.shape +
                                ", expected one for each series of " + one_line(file.path));
     }
-    series.gate_failure = std::move(*failure);
+    series.gate_failure = verdict->second.failure();
   }
   return {};
 }
@@ -98,8 +79,6 @@ SeriesTimes times_of(const Summary& summary) {
 bool read_repetitions(const json& result, PerfSeries& series) {
   const auto samples = result.at("samples_us").get<std::vector<double>>();
   series.samples = static_cast<std::int64_t>(samples.size());
-  if (!result.contains("repetitions")) return true;  // version 1
-  series.marked_samples = result.at("marked_samples");
   std::int64_t next = 0;
   for (const json& entry : result.at("repetitions")) {
     const Repetition range = {entry.at("first_sample"), entry.at("samples"), {}};
@@ -116,41 +95,71 @@ bool read_repetitions(const json& result, PerfSeries& series) {
   return next == series.samples;
 }
 
-Result<PerfFile> read_baseline(const json& read, const std::string& path,
-                               const std::string& schema_folder) {
-  const auto document = read_result_file(path, perf_schema_of(read), schema_folder);
-  if (!document.ok()) return document.status();
+/// A result as a series; kInvalidArgument, with `place`, where its numbers are not usable.
+Result<PerfSeries> series_of(const json& result, const std::string& path,
+                             const std::string& place) {
+  PerfSeries series;
+  series.variant = result.at("variant");
+  series.shape = result.at("shape");
+  series.method = result.at("method");
+  for (const char* key : {"B", "H", "H_kv", "S", "S_kv", "D"}) {
+    constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+    if (result.at(key).get<double>() <= kLargest) continue;
+    return refused(path, place + "/" + key + ": got " + result.at(key).dump() +
+                             ", expected at most " + std::to_string(kLargest));
+  }
+  series.sizes = {.name = series.shape,
+                  .batch = result.at("B"),
+                  .heads_q = result.at("H"),
+                  .heads_kv = result.at("H_kv"),
+                  .seq_q = result.at("S"),
+                  .seq_kv = result.at("S_kv"),
+                  .head_dim = result.at("D"),
+                  .mask = result.at("mask") == "causal" ? Mask::kCausal : Mask::kNone,
+                  .inputs = {},
+                  .suites = {}};
+  series.times = {result.at("p50_us"), result.at("p90_us"), result.at("mean_us"),
+                  result.at("std_us")};
+  series.tflops = result.at("tflops");
+  series.interval = result.at("p50_interval_us").get<std::pair<double, double>>();
+  series.interleaved = result.at("interleaved");
+  series.marked_samples = result.at("marked_samples");
+  if (!read_repetitions(result, series)) {
+    return refused(path, place +
+                             "/repetitions: expected all samples of samples_us, each once and "
+                             "in order");
+  }
+  return series;
+}
+
+Result<PerfFile> times_of(const json& document, const std::string& path) {
   PerfFile file;
   file.path = path;
-  file.schema_version = document->at("schema_version");
-  file.backend = document->at("backend");
-  if (document->at("device").is_object()) file.device = document->at("/device/name"_json_pointer);
-  file.timestamp = document->at("timestamp");
-  const json& git = document->at("git");
+  file.backend = document.at("backend");
+  if (document.at("device").is_object()) file.device = document.at("/device/name"_json_pointer);
+  file.timestamp = document.at("timestamp");
+  const json& git = document.at("git");
   file.commit = commit_text(git.at("sha"), git.at("dirty"));
-  for (const json& result : document->at("results")) {
-    PerfSeries series;
-    series.variant = result.at("variant");
-    series.shape = result.at("shape");
-    series.method = result.at("method");
-    series.size = size_text(result);
-    series.times = {result.at("p50_us"), result.at("p90_us"), result.at("mean_us"),
-                    result.at("std_us")};
-    series.interleaved = result.at("interleaved");
-    if (!read_repetitions(result, series)) {
-      return refused(path, "/results/" + std::to_string(file.series.size()) +
-                               "/repetitions: expected all samples of samples_us, each once and "
-                               "in order");
+  for (const json& result : document.at("results")) {
+    const std::string place = "/results/" + std::to_string(file.series.size());
+    auto series = series_of(result, path, place);
+    if (!series.ok()) return series.status();
+    if (file.find(series->variant, series->shape, series->method) != nullptr) {
+      return refused(path, place + ": " + series->variant + " on " + series->shape + " by " +
+                               series->method + " is there twice, expected once");
     }
-    if (file.find(series.variant, series.shape, series.method) != nullptr) {
-      return refused(path, "/results/" + std::to_string(file.series.size()) + ": " +
-                               series.variant + " on " + series.shape + " by " + series.method +
-                               " is there twice, expected once");
-    }
-    file.series.push_back(std::move(series));
+    file.series.push_back(std::move(*series));
   }
   if (file.series.empty()) return refused(path, "/results: empty, expected measured series");
-  if (Status s = add_gate_verdicts(*document, schema_folder, file); !s.ok()) return s;
+  return file;
+}
+
+Result<PerfFile> read_baseline(const std::string& path, const std::string& schema_folder) {
+  const auto document = read_result_file(path, kPerfSchema, schema_folder);
+  if (!document.ok()) return document.status();
+  auto file = times_of(*document, path);
+  if (!file.ok()) return file;
+  if (Status s = add_gate_verdicts(*document, schema_folder, *file); !s.ok()) return s;
   return file;
 }
 
@@ -272,6 +281,7 @@ void mark_slow_repetitions(PerfFile& file) {
 Result<PerfFile> read_google_benchmark(const json& document, const std::string& path) {
   PerfFile file;
   file.path = path;
+  file.of_google_benchmark = true;
   file.backend = context_text(document, "backend");
   if (file.backend.empty()) {
     return refused(path, "/context/backend: missing, expected a file that fp8_sdpa_bench wrote");
@@ -329,6 +339,12 @@ std::vector<std::string> PerfFile::shapes(const std::string& variant,
   return names;
 }
 
+Result<PerfFile> read_times(const std::string& path, const std::string& schema_folder) {
+  const auto document = read_result_file(path, kPerfSchema, schema_folder);
+  if (!document.ok()) return document.status();
+  return times_of(*document, path);
+}
+
 Result<PerfFile> read_perf_file(const std::string& path, const std::string& schema_folder) {
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(path, ignored);
@@ -342,7 +358,7 @@ Result<PerfFile> read_perf_file(const std::string& path, const std::string& sche
     return refused(file,
                    "neither a " + std::string(kPerfFile) + " nor a file that fp8_sdpa_bench wrote");
   }
-  return read_baseline(*document, file, schema_folder);
+  return read_baseline(file, schema_folder);
 }
 
 }  // namespace fp8_sdpa::bench

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "benchmarks/command/paths.hpp"
 #include "fp8_sdpa/status.hpp"
+#include "reference/config/config.hpp"
 
 namespace fp8_sdpa::bench {
 
@@ -30,11 +32,13 @@ struct RepetitionTimes {
 struct PerfSeries {
   std::string variant;
   std::string shape;
-  std::string method;  ///< as name_of(Method) has it
-  std::string size;    ///< "B=1 H=8 ..."; empty where the file does not say
+  std::string method;      ///< as name_of(Method) has it
+  reference::Shape sizes;  ///< and the mask; a batch of 0 where the file does not say
   SeriesTimes times;
+  double tflops = 0;  ///< at the median: flop_count() per second; 0 where the file does not say
+  std::optional<std::pair<double, double>> interval;  ///< 95 % of the median
   bool interleaved = false;
-  std::vector<RepetitionTimes> repetitions;  ///< in time's order; none in a file of version 1
+  std::vector<RepetitionTimes> repetitions;  ///< in time's order
   std::int64_t samples = 0;
   std::int64_t marked_samples = 0;  ///< taken below the expected clock (repetitions.hpp)
   std::string gate_failure;         ///< empty: every gate of every seed passed
@@ -43,7 +47,7 @@ struct PerfSeries {
 /// A file of measured times, and what the gates said of them.
 struct PerfFile {
   std::string path;
-  int schema_version = 0;  ///< of a perf_baseline.json; 0 of a file of Google Benchmark
+  bool of_google_benchmark = false;  ///< else a perf_baseline.json
   std::string backend;
   std::string device;  ///< its name; empty on the host backend
   std::string timestamp;
@@ -60,6 +64,10 @@ struct PerfFile {
 
 /// The median of a series' known SM clocks; empty where there is none.
 std::optional<double> sm_clock_of(const PerfSeries& series);
+
+/// Reads a file of perf_baseline.json's form, without a verdict on it: `gate_failure` stays empty.
+/// Refusals as of read_perf_file().
+Result<PerfFile> read_times(const std::string& path, const std::string& schema_folder);
 
 /// Reads a file, or the perf_baseline.json of a folder. kInvalidArgument, in one line with the
 /// file and the place, for what is neither kind, of an unknown schema version, not of its schema,

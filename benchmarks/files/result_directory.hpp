@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ctime>
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ inline constexpr const char* kResultRoot = "results/fp8_wmma_baseline";
 /// "20261120-220710" of a point in time, in UTC: the name of a result folder.
 std::string folder_name(std::time_t when);
 
+/// `asked`, or, where that is empty, results/<YYYYMMDD-HHMMSS>-<what>.
+std::string folder_or_default(const std::string& asked, const std::string& what);
+
 /// "2026-11-20T22:07:10Z": the `timestamp` of a result file.
 std::string iso_timestamp(std::time_t when);
 
@@ -24,6 +28,8 @@ std::string iso_timestamp(std::time_t when);
 /// new one. kInvalidArgument, in one line, if it cannot be written; the old one is still there
 /// then.
 Status replace_file(const std::string& path, const std::string& text);
+
+bool is_there(const std::filesystem::path& path);
 
 /// A document as result files hold it. Numbers that are not finite become null.
 std::string file_text(const nlohmann::json& document);

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "benchmarks/statistics/bootstrap.hpp"
 #include "benchmarks/files/result_directory.hpp"
-#include "benchmarks/command/selection.hpp"
+#include "benchmarks/statistics/bootstrap.hpp"
+#include "dispatch/toggles.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
@@ -98,7 +98,6 @@ json median_interval(const PerfRecord& record) {
 
 json to_json(const PerfRecord& record, const std::optional<double>& expected_mhz) {
   constexpr double kMicroseconds = 1e6;
-  constexpr double kTera = 1e12;
   const Summary summary = summarise(record.samples_us);
   json repetitions = json::array();
   for (const Repetition& repetition : record.repetitions) {
@@ -117,7 +116,7 @@ json to_json(const PerfRecord& record, const std::optional<double>& expected_mhz
       {"std_us", summary.std},
       {"min_us", summary.min},
       {"iters_per_sec", kMicroseconds / summary.mean},
-      {"tflops", flop_count(record.shape) / (summary.p50 / kMicroseconds) / kTera},
+      {"tflops", tflops(record.shape, summary.p50)},
       {"samples_us", record.samples_us},
       {"interleaved", record.interleaved},
       {"p50_interval_us", median_interval(record)},
@@ -155,14 +154,6 @@ json result_header(const RunInfo& run) {
   };
 }
 
-double flop_count(const Shape& shape) {
-  constexpr double kFlopPerScoreAndDim = 4;  // a multiply and an add, in Q K^T and in P V
-  const double dense = kFlopPerScoreAndDim * shape.batch * shape.heads_q *
-                       static_cast<double>(shape.seq_q) * static_cast<double>(shape.seq_kv) *
-                       shape.head_dim;
-  return shape.mask == Mask::kCausal ? dense / 2 : dense;
-}
-
 json build_meta(const RunInfo& run, const PtxasReport& ptxas, std::span<const Variant> table) {
   const BuildInfo& build = run.build;
   json kernels = json::array();
@@ -196,22 +187,6 @@ json correctness_summary(const RunInfo& run, const std::vector<CorrectnessRecord
   return out;
 }
 
-std::optional<double> expected_clock(const std::vector<PerfRecord>& records) {
-  std::vector<double> clocks;
-  for (const PerfRecord& record : records) {
-    for (const Repetition& repetition : record.repetitions) {
-      if (repetition.clocks.sm_clock_mhz) clocks.push_back(*repetition.clocks.sm_clock_mhz);
-    }
-  }
-  return expected_clock(std::move(clocks));
-}
-
-std::vector<std::string> method_names() {
-  std::vector<std::string> names;
-  for (const Method method : kMethods) names.emplace_back(name_of(method));
-  return names;
-}
-
 json perf_baseline(const RunInfo& run, const std::vector<PerfRecord>& records) {
   json out = result_header(run);
   out["schema_version"] = kPerfSchemaVersion;
@@ -220,6 +195,15 @@ json perf_baseline(const RunInfo& run, const std::vector<PerfRecord>& records) {
   out["results"] = json::array();
   for (const PerfRecord& record : records) out["results"].push_back(to_json(record, expected));
   return out;
+}
+
+Status write_results(ResultDirectory& directory, const RunInfo& run, const PtxasReport& ptxas,
+                     const std::vector<CorrectnessRecord>& correctness,
+                     const std::vector<PerfRecord>* perf) {
+  Status s = directory.write(kBuildMetaFile, build_meta(run, ptxas, variants()));
+  if (s.ok()) s = directory.write(kCorrectnessFile, correctness_summary(run, correctness));
+  if (s.ok() && perf != nullptr) s = directory.write(kPerfFile, perf_baseline(run, *perf));
+  return s;
 }
 
 }  // namespace fp8_sdpa::bench

@@ -1,5 +1,4 @@
-// The three result files as JSON documents. benchmarks/schemas/ states their
-// form; result_directory.hpp writes them.
+// The three result files as JSON documents. schemas/ states their form.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +7,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "benchmarks/files/build_info.hpp"
 #include "benchmarks/files/device_info.hpp"
 #include "benchmarks/files/ptxas_report.hpp"
-#include "benchmarks/statistics/repetitions.hpp"
-#include "benchmarks/statistics/stats.hpp"
+#include "benchmarks/measure/perf_record.hpp"
 #include "dispatch/variant.hpp"
 #include "reference/config/config.hpp"
 #include "reference/judge/check.hpp"
@@ -31,6 +30,15 @@ inline constexpr const char* kEliteFile = "elite.json";             ///< of fp8_
 inline constexpr const char* kProfileVerdictFile = "verdict.json";  ///< of fp8_sdpa_profile
 inline constexpr const char* kCeilingsFile = "ceilings.json";       ///< of fp8_sdpa_ceilings
 inline constexpr const char* kSweepFile = "sweep.json";             ///< of fp8_sdpa_sweep
+inline constexpr const char* kBesideFile = "beside_ours.json";  ///< of FlashAttention-3's driver
+inline constexpr const char* kKillMatrixFile = "kill_matrix.json";  ///< of tests/wrong
+/// What the name of another library's kernel begins with in a result file.
+inline constexpr std::string_view kPeerPrefix = "peer/";
+constexpr bool is_peer(std::string_view variant) {
+  return variant.starts_with(kPeerPrefix);
+}
+
+class ResultDirectory;
 
 /// What every file of a run says of it.
 struct RunInfo {
@@ -53,67 +61,6 @@ struct CorrectnessRecord {
   reference::CaseResult result;
 };
 
-/// How a launch was timed.
-enum class Method : std::uint8_t {
-  kEventsWarm,      ///< CUDA events around each launch, inputs in L2 from the launch before
-  kEventsCold,      ///< the same, L2 flushed before each launch
-  kGraphWarm,       ///< per launch of a CUDA graph that holds several, inputs in L2
-  kQueuedWarm,      ///< events around each launch, all three queued while the stream is held
-  kQueuedRotating,  ///< the same on copies of the inputs in turns, together larger than L2
-};
-inline constexpr Method kMethods[] = {Method::kEventsWarm, Method::kEventsCold, Method::kGraphWarm,
-                                      Method::kQueuedWarm, Method::kQueuedRotating};
-constexpr const char* name_of(Method method) {
-  switch (method) {
-    case Method::kEventsWarm: return "events_l2_warm";
-    case Method::kEventsCold: return "events_l2_cold";
-    case Method::kGraphWarm: return "graph_l2_warm";
-    case Method::kQueuedWarm: return "queued_l2_warm";
-    case Method::kQueuedRotating: return "queued_rotating";
-  }
-  return "unknown";
-}
-/// What a series' name in Google Benchmark's files ends with.
-constexpr const char* suffix_of(Method method) {
-  switch (method) {
-    case Method::kEventsWarm: return "";
-    case Method::kEventsCold: return "/cold";
-    case Method::kGraphWarm: return "/graph";
-    case Method::kQueuedWarm: return "/queued";
-    case Method::kQueuedRotating: return "/rotating";
-  }
-  return "";
-}
-/// The counter beside a launch's own times that a method's median is called, or nothing.
-constexpr const char* counter_of(Method method) {
-  switch (method) {
-    case Method::kGraphWarm: return "graph_us";
-    case Method::kQueuedWarm: return "queued_us";
-    case Method::kQueuedRotating: return "rotating_us";
-    default: return "";
-  }
-}
-/// name_of() each of kMethods.
-std::vector<std::string> method_names();
-
-/// One timed series, in microseconds.
-struct PerfRecord {
-  reference::Shape shape;
-  std::uint64_t seed = 0;
-  std::string variant;
-  Method method = Method::kEventsWarm;
-  int warmup_iters = 0;
-  std::vector<double> samples_us;
-  bool interleaved = false;  ///< sampled in turns with other variants (benchmarks/measure/interleave.hpp)
-  std::vector<Repetition> repetitions;  ///< of samples_us, in time's order
-};
-
-/// The median of the SM clocks of all repetitions: what the run's samples are expected at.
-std::optional<double> expected_clock(const std::vector<PerfRecord>& records);
-
-/// Floating-point operations of one launch: 4 * B * H * S_q * S_kv * D, halved for a causal mask.
-double flop_count(const reference::Shape& shape);
-
 /// build_meta.json. A kernel's smem_bytes are the static ones of the report and the dynamic ones
 /// that its variant's launch asks for.
 nlohmann::json build_meta(const RunInfo& run, const PtxasReport& ptxas,
@@ -125,5 +72,10 @@ nlohmann::json correctness_summary(const RunInfo& run,
 
 /// perf_baseline.json. Repetitions below the expected clock of all records are marked.
 nlohmann::json perf_baseline(const RunInfo& run, const std::vector<PerfRecord>& records);
+
+/// Writes the files of a run: all three, or without perf_baseline.json where `perf` is null.
+Status write_results(ResultDirectory& directory, const RunInfo& run, const PtxasReport& ptxas,
+                     const std::vector<CorrectnessRecord>& correctness,
+                     const std::vector<PerfRecord>* perf);
 
 }  // namespace fp8_sdpa::bench

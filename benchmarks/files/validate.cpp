@@ -1,3 +1,5 @@
+#define VALIJSON_USE_EXCEPTIONS 1  // else it aborts on a schema that it cannot use
+
 #include "benchmarks/files/validate.hpp"
 
 #include <algorithm>
@@ -29,6 +31,13 @@ json member(const json& document, const char* pointer) {
 /// The version of the files that a schema is for.
 int version_of(const std::string& schema_name) {
   return schema_name == kPerfSchema ? kPerfSchemaVersion : kResultSchemaVersion;
+}
+
+/// A schema that another one refers to by its name alone, or nullptr.
+const json* fetch_schema(const std::string& folder, const std::string& name) {
+  if (name.find_first_of("/:") != std::string::npos) return nullptr;
+  auto schema = read_json(folder + "/" + name);
+  return schema.ok() ? new json(std::move(*schema)) : nullptr;
 }
 
 /// Every finding, innermost places included, on one line.
@@ -64,20 +73,22 @@ Result<json> read_result_file(const std::string& path, const std::string& schema
   }
   const Result<json> schema = read_json(schema_folder + "/" + schema_name + ".schema.json");
   if (!schema.ok()) return schema.status();
-  if (Status status = validate_document(*document, *schema, path); !status.ok()) return status;
+  Status status = validate_document(*document, *schema, path, schema_folder);
+  if (!status.ok()) return status;
   return document;
 }
 
-const char* perf_schema_of(const json& document) {
-  return member(document, "/schema_version") == 1 ? kPerfSchemaVersion1 : kPerfSchema;
-}
-
-Status validate_document(const json& document, const json& schema, const std::string& name) {
+Status validate_document(const json& document, const json& schema, const std::string& name,
+                         const std::string& schema_folder) {
   try {
     const valijson::adapters::NlohmannJsonAdapter schema_adapter(schema);
     const valijson::adapters::NlohmannJsonAdapter document_adapter(document);
     valijson::Schema parsed;
-    valijson::SchemaParser(valijson::SchemaParser::kDraft7).populateSchema(schema_adapter, parsed);
+    valijson::SchemaParser(valijson::SchemaParser::kDraft7)
+        .populateSchema(
+            schema_adapter, parsed,
+            [&](const std::string& uri) { return fetch_schema(schema_folder, uri); },
+            [](const json* fetched) { delete fetched; });
     valijson::Validator validator;
     valijson::ValidationResults results;
     if (validator.validate(parsed, document_adapter, &results)) return {};
@@ -118,23 +129,18 @@ Status validate(const std::string& file, const std::string& schema_file) {
   const Result<json> schema = read_json(schema_file);
   if (!schema.ok()) return schema.status();
   if (Status origin = check_origin(*document, file); !origin.ok()) return origin;
-  return validate_document(*document, *schema, file);
+  return validate_document(*document, *schema, file,
+                           std::filesystem::path(schema_file).parent_path().string());
 }
 
 Status validate_by_name(const std::string& file, const std::string& schema_folder) {
   const std::filesystem::path path(file);
   std::string known;
   for (const char* file_name : {kBuildMetaFile, kCorrectnessFile, kPerfFile, kEliteFile,
-                                kProfileVerdictFile, kCeilingsFile, kSweepFile}) {
+                                kProfileVerdictFile, kCeilingsFile, kSweepFile, kKillMatrixFile}) {
     known += file_name + std::string(", ");
     if (path.filename() != file_name) continue;
-    std::string name = path.stem().string();
-    if (name == kPerfSchema) {
-      const Result<json> document = read_json(file);
-      if (!document.ok()) return document.status();
-      name = perf_schema_of(*document);
-    }
-    return validate(file, schema_folder + "/" + name + ".schema.json");
+    return validate(file, schema_folder + "/" + path.stem().string() + ".schema.json");
   }
   const Result<json> document = read_json(file);
   if (!document.ok()) return document.status();

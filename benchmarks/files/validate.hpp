@@ -5,16 +5,12 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "benchmarks/command/paths.hpp"
 #include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::bench {
 
-/// Names of perf_baseline.json's schemas: this build's, and that of the files before repetitions.
 inline constexpr const char* kPerfSchema = "perf_baseline";
-inline constexpr const char* kPerfSchemaVersion1 = "perf_baseline_v1";
-
-/// The schema that a perf_baseline.json asks for by its version: kPerfSchema but for version 1.
-const char* perf_schema_of(const nlohmann::json& document);
 
 /// Reads a JSON file of at most 256 MiB.
 Result<nlohmann::json> read_json(const std::string& path);
@@ -26,9 +22,10 @@ Result<nlohmann::json> read_result_file(const std::string& path, const std::stri
                                         const std::string& schema_folder);
 
 /// Whether `document` has the form that `schema` (JSON Schema, draft 7) asks for. kInvalidArgument
-/// otherwise: one line with `name` and each finding.
+/// otherwise: one line with `name` and each finding. Schemas that it refers to are of the folder.
 Status validate_document(const nlohmann::json& document, const nlohmann::json& schema,
-                         const std::string& name);
+                         const std::string& name,
+                         const std::string& schema_folder = default_schema_folder());
 
 /// Refuses a document at a path under results/h200/ whose backend is not "device" or whose
 /// device.name does not contain "H200" (for what Google Benchmark writes: context.backend and

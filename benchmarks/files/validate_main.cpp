@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   std::string schemas = default_schema_folder();
   line.add("FILE", files,
            "build_meta.json, correctness_summary.json, perf_baseline.json, elite.json, "
-           "verdict.json, ceilings.json or sweep.json")
+           "verdict.json, ceilings.json, sweep.json or kill_matrix.json")
       .required();
   line.add("--schemas", schemas, "Folder of the schemas");
   if (const auto code = parse_or_exit(line, argc, argv)) return *code;

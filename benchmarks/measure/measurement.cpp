@@ -1,13 +1,30 @@
 #include "benchmarks/measure/measurement.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <random>
 #include <utility>
 
-#include "benchmarks/measure/interleave.hpp"
 #include "benchmarks/measure/phase.hpp"
 #include "benchmarks/statistics/stats.hpp"
 
 namespace fp8_sdpa::bench {
+
+std::vector<int> interleaved_order(int count, int rounds, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int> round(static_cast<std::size_t>(count));
+  std::vector<int> order;
+  order.reserve(round.size() * static_cast<std::size_t>(rounds));
+  for (int r = 0; r < rounds; ++r) {
+    std::iota(round.begin(), round.end(), 0);
+    // Fisher and Yates by hand: the standard leaves std::shuffle's order to the library. The bias
+    // of the remainder is 2^-64 * count.
+    for (std::size_t i = round.size(); i > 1; --i) std::swap(round[i - 1], round[random() % i]);
+    order.insert(order.end(), round.begin(), round.end());
+  }
+  return order;
+}
+
 namespace {
 
 class Measurement {
@@ -78,24 +95,19 @@ class Measurement {
   }
 
   bool take_repetition(int rounds) {
-    // Reading the clocks, and whoever takes turns, lets the device idle for a moment.
+    // Reading the clocks, and whoever is interleaved, lets the device idle for a moment.
     if (!out_.repetitions.empty() && !warm_up_all(1)) return false;
     constexpr int kWordBits = 32;
     const std::uint64_t number = out_.repetitions.size();
-    auto taken = sample_interleaved(bench_.count, rounds, plan_.seed ^ (number << kWordBits),
-                                    [&](int index) -> Result<double> {
-                                      last_ = index;
-                                      if (plan_.warm_each) {
-                                        if (Status s = warm_up(index, 1); !s.ok()) return s;
-                                      }
-                                      const Phase phase(kPhaseTiming);
-                                      return bench_.sample_us(index);
-                                    });
-    if (!taken.status.ok()) return fail(taken.status, taken.failed);
     const auto before = static_cast<int>(out_.samples_us.front().size());
-    for (std::size_t i = 0; i < taken.samples_us.size(); ++i) {
-      out_.samples_us[i].insert(out_.samples_us[i].end(), taken.samples_us[i].begin(),
-                                taken.samples_us[i].end());
+    for (const int index :
+         interleaved_order(bench_.count, rounds, plan_.seed ^ (number << kWordBits))) {
+      last_ = index;
+      if (plan_.warm_each && !fail(warm_up(index, 1), index)) return false;
+      const Phase phase(kPhaseTiming);
+      const auto sample = bench_.sample_us(index);
+      if (!sample.ok()) return fail(sample.status(), index);
+      out_.samples_us[static_cast<std::size_t>(index)].push_back(*sample);
     }
     out_.repetitions.push_back({before, rounds, bench_.read_clocks()});
     if (bench_.after_repetition) bench_.after_repetition(out_.repetitions.back());

@@ -11,6 +11,11 @@
 
 namespace fp8_sdpa::bench {
 
+/// `rounds` rounds, each of which has every index in [0, count) once, shuffled anew, so that a
+/// drift of the machine (clocks, heat, neighbours) meets all variants alike. The same for the same
+/// seed, on every machine.
+std::vector<int> interleaved_order(int count, int rounds, std::uint64_t seed);
+
 /// What is measured: some variants, by their index, on one machine.
 struct Bench {
   int count = 0;
@@ -23,7 +28,7 @@ struct Bench {
   std::function<Status(int index)> check_output;
   /// The device's clocks now; each value may be missing.
   std::function<ClockReading()> read_clocks;
-  /// Where it is there: called after each repetition, so that others can take turns with these.
+  /// Where it is there: called after each repetition, so that others can be interleaved with these.
   std::function<void(const Repetition&)> after_repetition;
 };
 
@@ -32,9 +37,9 @@ struct MeasurementPlan {
   int warmup_iters = 0;
   int min_samples = 0;  ///< of each variant
   int max_samples = 0;  ///< at most, where the relative standard error does not come down
-  /// An untimed launch before each sample: for variants in turns, whose code the others evict.
+  /// An untimed launch before each sample: for interleaved variants, whose code the others evict.
   bool warm_each = false;
-  std::uint64_t seed = 0;  ///< of the order of turns
+  std::uint64_t seed = 0;  ///< of the order within rounds
 };
 
 /// Relative standard error of a series (over the medians of its repetitions, which unlike its
@@ -45,7 +50,7 @@ inline constexpr double kTargetError = 0.005;
 /// What came of it; or what went wrong, and of which variant.
 struct Measured {
   std::vector<std::vector<double>> samples_us;  ///< of each variant
-  std::vector<Repetition> repetitions;          ///< the same of all: they are measured in turns
+  std::vector<Repetition> repetitions;          ///< the same of all: they are interleaved
   Status status;
   int failed = -1;
 };

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "benchmarks/files/results.hpp"
+#include "benchmarks/measure/perf_record.hpp"
 #include "fp8_sdpa/device.hpp"
 #include "fp8_sdpa/status.hpp"
 

@@ -50,7 +50,11 @@ struct LaunchTimer::Impl {
     if (!space.ok()) return space.status();
     workspace = std::move(*space);
     if (method == Method::kEventsCold) return allocate_flush_buffer();
-    if (method == Method::kGraphWarm) return capture();
+    if (method == Method::kGraphWarm) {
+      return capture(
+          stream, kGraphLaunches,
+          [&](CUstream_st* on) { return forward(plan, workspace.data(), on); }, graph);
+    }
     if (method == Method::kQueuedRotating) {
       if (Status status = make_rotation(); !status.ok()) return status;
     }
@@ -84,29 +88,6 @@ struct LaunchTimer::Impl {
     auto made = Hold::make();
     if (!made.ok()) return made.status();
     hold = std::move(*made);
-    return {};
-  }
-
-  Status capture() {
-    // The first launch of a kernel sets its attributes and loads its module: not while capturing.
-    if (Status status = forward(plan, workspace.data(), stream.get()); !status.ok()) return status;
-    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream.get()));
-    FP8_SDPA_RETURN_IF_CUDA_ERROR(
-        cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
-    Status launched;
-    for (int i = 0; i < kGraphLaunches && launched.ok(); ++i) {
-      launched = forward(plan, workspace.data(), stream.get());
-    }
-    // Capturing ends whatever happened, so that the stream stays usable; the launch's error is the
-    // one to tell.
-    cudaGraph_t raw_graph = nullptr;
-    const Status ended = FP8_SDPA_CUDA_STATUS(cudaStreamEndCapture(stream.get(), &raw_graph));
-    const Graph captured(raw_graph);
-    if (!launched.ok()) return launched;
-    if (!ended.ok()) return ended;
-    cudaGraphExec_t raw_exec = nullptr;
-    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaGraphInstantiateWithFlags(&raw_exec, captured.get(), 0));
-    graph.reset(raw_exec);
     return {};
   }
 

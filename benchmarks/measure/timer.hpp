@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "benchmarks/files/results.hpp"
+#include "benchmarks/measure/perf_record.hpp"
 #include "fp8_sdpa/plan.hpp"
 #include "fp8_sdpa/status.hpp"
 
@@ -22,7 +22,7 @@ inline constexpr int kGraphLaunches = 20;
 /// kGraphWarm: events around a CUDA graph of kGraphLaunches launches, divided by their number.
 /// kQueuedWarm: event, launch, event, queued while a kernel holds the stream (hold.hpp): the host's
 ///   part is over before the first event, and the time is the device's alone.
-/// kQueuedRotating: the same on copies of the inputs in turns (rotation.hpp), which together are
+/// kQueuedRotating: the same on rotating copies of the inputs (rotation.hpp), which together are
 ///   twice the L2 cache; on the inputs themselves where they do not fit into it.
 class LaunchTimer {
  public:
@@ -46,7 +46,8 @@ class LaunchTimer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// `samples` timings in microseconds, after `warmup` launches.
+/// `samples` timings of one plan in microseconds, after `warmup` launches. Many plans, in turns and
+/// with looks at their outputs: measurement.hpp.
 Result<std::vector<double>> time_launches(const Plan& plan, Method method, int warmup, int samples);
 
 }  // namespace fp8_sdpa::bench

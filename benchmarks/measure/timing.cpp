@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "benchmarks/command/text.hpp"
 #include "benchmarks/measure/measurement.hpp"
 #include "benchmarks/measure/nvml.hpp"
 #include "benchmarks/measure/roofline.hpp"
-#include "benchmarks/run/runner.hpp"
-#include "benchmarks/command/text.hpp"
 #include "benchmarks/measure/timer.hpp"
 #include "benchmarks/measure/workload.hpp"
 
@@ -121,6 +120,10 @@ Failure time_group(const std::vector<TimedVariant>& variants, const CaseData& da
 }
 
 }  // namespace
+
+bool is_kernel_error(const Status& status) {
+  return status.code() == StatusCode::kDeviceError || status.code() == StatusCode::kExecutorError;
+}
 
 void reject_above_roofline(const std::vector<TimedVariant>& variants, const Device& device,
                            TimingResults& results) {

@@ -7,11 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/files/results.hpp"
+#include "benchmarks/measure/perf_record.hpp"
+#include "dispatch/variant.hpp"
+#include "fp8_sdpa/device.hpp"
 #include "fp8_sdpa/status.hpp"
 #include "reference/oracle/case.hpp"
 
 namespace fp8_sdpa::bench {
+
+/// Whether a Status is the kernel's fault, not the machine's or the user's.
+bool is_kernel_error(const Status& status);
 
 /// A variant, and the output bits that its gates judged: all of O's, or, of a peer whose output is
 /// narrower than O's memory, the first ones, which are its own.
@@ -31,8 +36,9 @@ struct TimingPlan {
   int max_timed_iters = 0;  ///< at most, where the times are not quiet by then (measurement.hpp)
   /// Samples of kGraphWarm, each of many launches; 0: as many as of the others.
   int graph_iters = 0;
-  /// Where it is there: called after each repetition of a method, so that others can take turns.
-  /// One that begins at sample 0 where samples were taken before begins anew: a variant has failed.
+  /// Where it is there: called after each repetition of a method, so that others can be
+  /// interleaved. One that begins at sample 0 where samples were taken before begins anew: a
+  /// variant has failed.
   std::function<void(Method, const Repetition&)> after_repetition = {};
 };
 
@@ -54,7 +60,7 @@ void reject_above_roofline(const std::vector<TimedVariant>& variants, const Devi
 std::vector<std::string> clock_notes(const std::vector<PerfRecord>& records,
                                      const std::optional<int>& max_mhz);
 
-/// Times variants on one case by kTimedMethods: on the same tensors, their samples taken in turns
+/// Times variants on one case by kTimedMethods: on the same tensors, their samples interleaved
 /// in a random order (measurement.hpp; seeded by the case). Where there are several, each sample is
 /// preceded by an untimed launch of the same variant, so that its code is as warm as on its own. O
 /// must be what the gates have judged, before the timing and after it. Clocks are read where NVML

@@ -7,24 +7,18 @@
 #include <map>
 #include <utility>
 
-#include "benchmarks/run/peer_table.hpp"
-#include "benchmarks/peers/judged_run.hpp"
-#include "benchmarks/run/run_report.hpp"
 #include "benchmarks/measure/timer.hpp"
 #include "benchmarks/measure/timing.hpp"
 #include "benchmarks/measure/workload.hpp"
+#include "benchmarks/peers/judged_run.hpp"
+#include "benchmarks/run/peer_table.hpp"
+#include "benchmarks/run/run_report.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
 
 using reference::CaseResult;
 using reference::Shape;
-
-constexpr std::string_view kPeerPrefix = "peer/";
-
-bool is_peer(std::string_view name) {
-  return name.substr(0, kPeerPrefix.size()) == kPeerPrefix;
-}
 
 /// What a backend of the second process rounds to.
 Formats torch_formats(const std::string& backend) {
@@ -41,7 +35,7 @@ class Match {
 
   Status run(const Shape& shape) {
     output_.progress(shape.name + ": inputs and references");
-    // As many rows as the cells of fp8_sdpa_bench: a tolerance stated for the worst head of a
+    // As many rows as the goal shapes of fp8_sdpa_bench: a tolerance stated for the worst head of a
     // tensor says little of the worst of 64 heads by 64 rows each.
     auto sampled = sample_case(shape, plan_.seed);
     if (!sampled.ok()) return sampled.status();
@@ -206,7 +200,7 @@ class Match {
       }
       PerfRecord& record = torch_record(name, method, warmup);
       record.samples_us.insert(record.samples_us.end(), samples->begin(), samples->end());
-      record.repetitions.push_back(taken);  // with the clock that its turn began at
+      record.repetitions.push_back(taken);  // with the clock at its beginning
     }
   }
 

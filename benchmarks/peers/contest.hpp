@@ -1,4 +1,4 @@
-// Ours against peers, shape by shape: the same tensors, judged, then timed in turns.
+// Ours against peers, shape by shape: the same tensors, judged, then timed, interleaved.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/files/results.hpp"
 #include "benchmarks/peers/peer.hpp"
 #include "benchmarks/peers/torch_peers.hpp"
-#include "benchmarks/files/results.hpp"
 #include "benchmarks/run/runner.hpp"
 #include "fp8_sdpa/status.hpp"
 
@@ -41,7 +41,7 @@ int launches_for(const reference::Shape& shape, int asked);
 int graph_samples_for(int timed);
 
 /// Runs it on a CUDA device; `torch` may be null. A peer that fails a gate is reported as failing
-/// it and timed all the same; a variant of ours is not timed. The second process takes its turn
+/// it and timed all the same; a variant of ours is not timed. The second process is timed
 /// after each repetition of this one. A shape on which the run cannot go on is left out, with the
 /// reason, and counts as one that ours did not pass.
 ContestResults run_contest(const ContestPlan& plan, const Device& device, TorchPeers* torch,

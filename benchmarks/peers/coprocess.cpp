@@ -1,34 +1,21 @@
 #include "benchmarks/peers/coprocess.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstring>
+#include <cerrno>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/command/subprocess.hpp"
 #include "reference/formats/text.hpp"
-
-extern char** environ;
 
 namespace fp8_sdpa::bench {
 namespace {
 
 using nlohmann::json;
 using reference::one_line;
-
-/// A pipe's two ends, closed when a program is started but for the one that it is given.
-struct Pipe {
-  std::array<int, 2> ends = {-1, -1};
-  bool open() { return pipe2(ends.data(), O_CLOEXEC) == 0; }
-  int reader() const { return ends[0]; }
-  int writer() const { return ends[1]; }
-};
 
 /// Whether there is something to read, or its end. An answer is one line, so nothing of it can lie
 /// in the stream's buffer.
@@ -56,43 +43,24 @@ std::string line_of(std::FILE* file) {
 Result<std::unique_ptr<Coprocess>> Coprocess::start(const std::vector<std::string>& arguments) {
   const std::string program = find_program(arguments.front());
   if (program.empty()) return unsupported(one_line(arguments.front()) + " is not on PATH");
-  Pipe in;
-  Pipe out;
-  if (!in.open()) return unsupported("no pipe: " + std::string(std::strerror(errno)));
-  if (!out.open()) {
-    close(in.reader());
-    close(in.writer());
-    return unsupported("no pipe: " + std::string(std::strerror(errno)));
-  }
   // A program that has ended must be an answer, not our end.
   signal(SIGPIPE, SIG_IGN);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, in.reader(), STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, out.writer(), STDOUT_FILENO);
-  std::vector<char*> words;
-  for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
+  std::vector<std::string> words = arguments;
+  words.front() = program;
+  const auto child = spawn(words, Stdin::kPipe, Stderr::kOurs);
+  if (!child.ok()) return child.status();
   std::unique_ptr<Coprocess> made(new Coprocess());
-  const int error =
-      posix_spawn(&made->process_, program.c_str(), &actions, nullptr, words.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(in.reader());
-  close(out.writer());
-  made->requests_ = fdopen(in.writer(), "w");
-  made->answers_ = fdopen(out.reader(), "r");
-  if (error != 0) {
-    made->process_ = -1;
-    return unsupported(one_line(program) + " cannot be started: " + std::strerror(error));
-  }
+  made->process_ = child->process;
+  made->requests_ = fdopen(child->input, "w");
+  made->answers_ = fdopen(child->output, "r");
   return made;
 }
 
 Coprocess::~Coprocess() {
   // The end of its input is the program's end.
-  if (requests_ != nullptr) std::fclose(requests_);
-  if (process_ > 0) waitpid(process_, nullptr, 0);
-  if (answers_ != nullptr) std::fclose(answers_);
+  std::fclose(requests_);
+  waitpid(process_, nullptr, 0);
+  std::fclose(answers_);
 }
 
 Result<json> Coprocess::ask(const json& request, int timeout_seconds) {

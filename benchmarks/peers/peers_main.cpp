@@ -1,23 +1,21 @@
-// fp8_sdpa_peers: our kernels and other people's on the same inputs, judged and timed in turns.
+// fp8_sdpa_peers: our kernels and other people's on the same inputs, judged and timed, interleaved.
 // Exit code 0: ours passed, or no GPU; 1: one of ours failed a gate; 2: bad usage, or no GPU where
 // one is required.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
-#include "benchmarks/run/goal_shapes.hpp"
 #include "benchmarks/command/device_choice.hpp"
-#include "benchmarks/files/google_benchmark.hpp"
 #include "benchmarks/command/paths.hpp"
-#include "benchmarks/peers/contest.hpp"
-#include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/command/selection.hpp"
 #include "benchmarks/command/tool.hpp"
+#include "benchmarks/files/google_benchmark.hpp"
+#include "benchmarks/files/result_directory.hpp"
+#include "benchmarks/peers/contest.hpp"
+#include "benchmarks/run/goal_shapes.hpp"
 
 namespace {
 
@@ -39,30 +37,14 @@ struct Arguments {
   double seconds = 0;
 };
 
-void print_line(const std::string& text) {
-  std::printf("%s\n", text.c_str());
-  std::fflush(stdout);
-}
-
-void print_progress(const std::string& what) {
-  static auto last = std::chrono::steady_clock::now();
-  const auto now = std::chrono::steady_clock::now();
-  if (now - last < std::chrono::seconds(2)) return;
-  last = now;
-  std::fprintf(stderr, "... %s\n", what.c_str());
-}
-
-/// The shapes of the configuration that were asked for; the suite "cells": all cells, without and
-/// with the causal mask (benchmarks/run/goal_shapes.hpp), those that take least first: under a limit of time
-/// as many as there can be.
+/// The shapes of the configuration that were asked for; the suite "cells": all goal shapes, without
+/// and with the causal mask (benchmarks/run/goal_shapes.hpp), those that take least first: under a
+/// limit of time as many as there can be.
 Result<std::vector<reference::Shape>> chosen_shapes(const Arguments& arguments,
                                                     const reference::Config& config) {
   if (!arguments.shapes.empty()) return select_shapes(split_list(arguments.shapes), config);
   if (arguments.suite != kCells) return select_suite(arguments.suite, config);
-  std::vector<reference::Shape> shapes;
-  for (const Cell& cell : cells()) {
-    for (const Mask mask : {Mask::kNone, Mask::kCausal}) shapes.push_back(shape_of(cell, mask));
-  }
+  auto shapes = goal_shapes();
   std::stable_sort(shapes.begin(), shapes.end(),
                    [](const reference::Shape& a, const reference::Shape& b) {
                      return score_count(a) * a.head_dim < score_count(b) * b.head_dim;
@@ -102,15 +84,12 @@ std::unique_ptr<TorchPeers> start_torch(const Arguments& arguments) {
   return nullptr;
 }
 
-Status write_results(ResultDirectory& directory, const RunInfo& run, const Device& device,
-                     const ContestResults& results, bool automatic) {
+Status write_all(ResultDirectory& directory, const RunInfo& run, const Device& device,
+                 const ContestResults& results, bool automatic) {
   const auto ptxas = load_ptxas_report();
   if (!ptxas.ok()) return ptxas.status();
-  const nlohmann::json meta = build_meta(run, *ptxas, variants());
-  if (Status s = directory.write(kBuildMetaFile, meta); !s.ok()) return s;
-  const nlohmann::json summary = correctness_summary(run, results.correctness);
-  if (Status s = directory.write(kCorrectnessFile, summary); !s.ok()) return s;
-  if (Status s = directory.write(kPerfFile, perf_baseline(run, results.perf)); !s.ok()) return s;
+  Status written = write_results(directory, run, *ptxas, results.correctness, &results.perf);
+  if (!written.ok()) return written;
   const nlohmann::json google =
       benchmark_document(run, device, results.perf, results.correctness, automatic);
   if (Status s = directory.write(kGoogleFile, google); !s.ok()) return s;
@@ -120,38 +99,34 @@ Status write_results(ResultDirectory& directory, const RunInfo& run, const Devic
   return replace_file(directory.path() + "/PEERS.md", "# Peers\n\n" + tables);
 }
 
-int run(const CommandLine& line, Arguments arguments) {
+Result<int> run(const Arguments& arguments) {
   auto plan = resolve(arguments);
-  if (!plan.ok()) return refuse(line, plan.status().message());
+  if (!plan.ok()) return plan.status();
   const auto choice = choose_device("auto", current_device(), process_environment());
-  if (!choice.ok()) return refuse(line, choice.status().message());
+  if (!choice.ok()) return choice.status();
   if (choice->device.backend != Backend::kDevice) {
     std::fprintf(stderr, "peers are left out: they need a GPU (%s)\n",
                  choice->no_gpu_reason.c_str());
     return kExitPass;
   }
   const auto info = describe_run(choice->device);
-  if (!info.ok()) return refuse(line, info.status().message());
-  if (arguments.folder.empty()) {
-    arguments.folder = "results/" + folder_name(std::time(nullptr)) + "-peers";
-  }
-  auto directory = ResultDirectory::open(arguments.folder);
-  if (!directory.ok()) return refuse(line, directory.status().message());
+  if (!info.ok()) return info.status();
+  auto directory = ResultDirectory::open(folder_or_default(arguments.folder, "peers"));
+  if (!directory.ok()) return directory.status();
   plan->scratch = std::filesystem::absolute(directory->path()).string();
   if (const std::string missing = missing_peers(); !missing.empty()) {
     print_line("note: " + missing);
   }
   const auto torch = start_torch(arguments);
   const ContestResults results =
-      run_contest(*plan, choice->device, torch.get(), {print_line, print_progress});
+      run_contest(*plan, choice->device, torch.get(), {print_line, Progress()});
   for (const std::string& left_out : results.left_out) print_line("note: " + left_out);
   if (results.perf.empty() && results.correctness.empty()) {
-    return refuse(line, "nothing was measured; no file is written");
+    return invalid_argument("nothing was measured; no file is written");
   }
-  if (Status s = write_results(*directory, *info, choice->device, results, plan->variants.empty());
-      !s.ok()) {
-    return refuse(line, s.message());
-  }
+  if (Status s = write_all(*directory, *info, choice->device, results, plan->variants.empty());
+      !s.ok())
+    return s;
   print_line("results: " + directory->path());
   return results.ours_pass ? kExitPass : kExitFail;
 }
@@ -181,5 +156,5 @@ int main(int argc, char** argv) {
   line.add("--torch-script", arguments.script, "benchmarks/peers/torch_sdpa.py");
   line.add("--out", arguments.folder, "Default: results/<YYYYMMDD-HHMMSS>-peers");
   if (const auto code = parse_or_exit(line, argc, argv)) return *code;
-  return run_guarded(line, [&] { return run(line, arguments); });
+  return run_guarded(line, [&] { return run(arguments); });
 }

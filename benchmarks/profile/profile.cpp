@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "benchmarks/measure/phase.hpp"
-#include "benchmarks/files/result_directory.hpp"
-#include "benchmarks/files/results.hpp"
 #include "benchmarks/command/subprocess.hpp"
 #include "benchmarks/command/text.hpp"
+#include "benchmarks/files/result_directory.hpp"
+#include "benchmarks/files/results.hpp"
 #include "benchmarks/files/validate.hpp"
+#include "benchmarks/measure/phase.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
@@ -73,36 +73,26 @@ std::vector<std::string> known_metrics(const std::string& listing) {
 std::vector<std::string> ncu_command(const ProfileRequest& request,
                                      const std::vector<std::string>& metrics) {
   const std::string iters = std::to_string(request.iters);
-  return {request.ncu,
-          "--force-overwrite",
-          "--export",
-          file_of(request, "profile.ncu-rep"),
-          "--clock-control",
-          "none",
-          "--cache-control",
-          "none",
-          "--nvtx",
-          "--nvtx-include",
-          std::string(kPhaseDomain) + "@" + kPhaseTiming + "/",
-          "--launch-count",
-          iters,
-          "--metrics",
-          join(metrics, ","),
-          request.runner,
-          "--backend",
-          "device",
-          "--config",
-          request.config,
-          "--shapes",
-          request.shape,
-          "--seeds",
-          std::to_string(request.seed),
-          "--variants",
-          request.variant,
-          "--iters",
-          iters,
-          "--out",
-          file_of(request, "run")};
+  std::vector<std::string> command = {request.ncu, "--force-overwrite"};
+  const auto add = [&](const char* flag, const std::string& value) {
+    command.insert(command.end(), {flag, value});
+  };
+  add("--export", file_of(request, "profile.ncu-rep"));
+  add("--clock-control", "none");
+  add("--cache-control", "none");
+  command.emplace_back("--nvtx");
+  add("--nvtx-include", std::string(kPhaseDomain) + "@" + kPhaseTiming + "/");
+  add("--launch-count", iters);
+  add("--metrics", join(metrics, ","));
+  command.push_back(request.runner);
+  add("--backend", "device");
+  add("--config", request.config);
+  add("--shapes", request.shape);
+  add("--seeds", std::to_string(request.seed));
+  add("--variants", request.variant);
+  add("--iters", iters);
+  add("--out", file_of(request, "run"));
+  return command;
 }
 
 Result<ProfileVerdict> profile(const ProfileRequest& request, const std::string& schema_folder) {

@@ -1,24 +1,26 @@
 // fp8_sdpa_timeline SHAPE SEED: the phases inside one launch, as a Chrome trace and a table of
 // cycles. Exit code 0: written; 1: the variant failed its gates; 2: bad usage, or no GPU.
 #include <cstdio>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "benchmarks/files/build_info.hpp"
 #include "benchmarks/command/device_choice.hpp"
-#include "benchmarks/files/device_info.hpp"
-#include "benchmarks/run/gated_cases.hpp"
 #include "benchmarks/command/paths.hpp"
-#include "benchmarks/files/result_directory.hpp"
-#include "benchmarks/run/runner_options.hpp"
-#include "benchmarks/profile/timeline.hpp"
+#include "benchmarks/command/text.hpp"
 #include "benchmarks/command/tool.hpp"
+#include "benchmarks/files/build_info.hpp"
+#include "benchmarks/files/device_info.hpp"
+#include "benchmarks/files/result_directory.hpp"
+#include "benchmarks/profile/timeline.hpp"
+#include "benchmarks/run/gated_cases.hpp"
+#include "benchmarks/run/runner_options.hpp"
 
 namespace {
 
 using namespace fp8_sdpa;
 using namespace fp8_sdpa::bench;
+
+constexpr const char* kName = "fp8_sdpa_timeline";
 
 struct Arguments {
   std::string shape;
@@ -30,26 +32,9 @@ struct Arguments {
 };
 
 std::string traced_names() {
-  std::string names;
-  for (const auto& variant : traced::traced_variants()) {
-    names += (names.empty() ? "" : ", ") + std::string(variant.name);
-  }
-  return names;
-}
-
-Result<RunRequest> resolve_one(const Arguments& arguments) {
-  RunnerOptions options;
-  options.config = arguments.config;
-  options.shapes = arguments.shape;
-  options.seeds = std::to_string(arguments.seed);
-  options.variants = arguments.variant;
-  options.backend = "device";
-  auto request = resolve(options, current_device(), process_environment());
-  if (!request.ok()) return request.status();
-  if (request->shapes.size() != 1 || request->variants.size() != 1) {
-    return invalid_argument("expected one shape and one variant, not a glob or a list");
-  }
-  return request;
+  std::vector<std::string> names;
+  for (const auto& variant : traced::traced_variants()) names.emplace_back(variant.name);
+  return join(names);
 }
 
 /// What a reader must know of the file: where and from which commit its cycles are.
@@ -64,43 +49,44 @@ nlohmann::json origin(const Arguments& arguments, const DeviceInfo& info) {
           {"time_unit", "one nanosecond of the viewer is one cycle of the multiprocessor"}};
 }
 
-int run(const CommandLine& line, Arguments arguments) {
+Result<int> run(Arguments arguments) {
   const auto* traced = traced::find_traced_variant(arguments.variant);
   if (traced == nullptr) {
-    return refuse(line, "variant " + reference::one_line(arguments.variant) +
+    return invalid_argument("variant " + reference::one_line(arguments.variant) +
                             " has no phase log, expected one of " + traced_names());
   }
-  const auto request = resolve_one(arguments);
-  if (!request.ok()) return refuse(line, request.status().message());
+  RunnerOptions options;
+  options.config = arguments.config;
+  options.shapes = arguments.shape;
+  options.seeds = std::to_string(arguments.seed);
+  options.variants = arguments.variant;
+  options.backend = "device";
+  const auto request = resolve_one(options, current_device(), process_environment());
+  if (!request.ok()) return request.status();
   const Device device = request->choice.device;
   const auto info = describe(device);
-  if (!info.ok()) return refuse(line, info.status().message());
+  if (!info.ok()) return info.status();
 
   reference::Config config = request->config;
   config.seeds = {arguments.seed};
   GatedCases cases(config, device);
   const auto launch = cases.launch(*request->variants.front(), request->shapes.front());
   if (!launch.ok()) {
-    refuse(line, launch.status().message());
+    refuse(kName, launch.status().message());
     return kExitFail;
   }
   const auto timeline = take_timeline(*traced, *launch->workload, launch->judged);
-  if (!timeline.ok()) return refuse(line, timeline.status().message());
+  if (!timeline.ok()) return timeline.status();
 
-  if (arguments.folder.empty()) {
-    arguments.folder =
-        "results/" + folder_name(std::time(nullptr)) + "-" + arguments.shape + "-timeline";
-  }
+  arguments.folder = folder_or_default(arguments.folder, arguments.shape + "-timeline");
   auto directory = ResultDirectory::open(arguments.folder);
-  if (!directory.ok()) return refuse(line, directory.status().message());
+  if (!directory.ok()) return directory.status();
   nlohmann::json trace = chrome_trace(*timeline, arguments.blocks);
   trace["otherData"] = origin(arguments, *info);
-  if (Status s = directory->write("trace.json", trace); !s.ok()) return refuse(line, s.message());
+  if (Status s = directory->write("trace.json", trace); !s.ok()) return s;
   const std::string table = "# " + arguments.variant + " on " + arguments.shape + ", " +
                             info->name + "\n\n" + phase_table(*timeline);
-  if (Status s = replace_file(arguments.folder + "/phases.md", table); !s.ok()) {
-    return refuse(line, s.message());
-  }
+  if (Status s = replace_file(arguments.folder + "/phases.md", table); !s.ok()) return s;
   std::printf("%s\nwritten: %s/trace.json (chrome://tracing, ui.perfetto.dev), phases.md\n",
               table.c_str(), arguments.folder.c_str());
   return kExitPass;
@@ -111,7 +97,7 @@ int run(const CommandLine& line, Arguments arguments) {
 int main(int argc, char** argv) {
   constexpr int kMaxBlocks = 1'000'000;
   CommandLine line("Logs the phases inside one launch: a Chrome trace and a table of cycles.",
-                   "fp8_sdpa_timeline");
+                   kName);
   Arguments arguments;
   line.add("SHAPE", arguments.shape, "A shape of the configuration").required();
   line.add("SEED", arguments.seed, "A seed of the configuration").required();
@@ -121,5 +107,5 @@ int main(int argc, char** argv) {
       .between(1, kMaxBlocks);
   line.add("--out", arguments.folder, "Default: results/<YYYYMMDD-HHMMSS>-<shape>-timeline");
   if (const auto code = parse_or_exit(line, argc, argv)) return *code;
-  return run_guarded(line, [&] { return run(line, arguments); });
+  return run_guarded(line, [&] { return run(arguments); });
 }

@@ -164,7 +164,7 @@ struct MarkdownWriter {
     add(list);
   }
   void operator()(const Table& table) {
-    if (!table.fold.empty()) add(markdown_inline(table.fold) + ":");
+    if (!table.fold.empty()) add("<details><summary>" + html_inline(table.fold) + "</summary>");
     std::string text = "|";
     for (const Column& column : table.columns) {
       text += " " + markdown_escaped(column.title) + " |";
@@ -180,6 +180,7 @@ struct MarkdownWriter {
       }
     }
     add(text);
+    if (!table.fold.empty()) add("</details>");
   }
   void operator()(const Figures& figures) {
     for (const Figure& figure : figures.figures) {

@@ -48,15 +48,15 @@ struct Column {
 
 struct Table {
   std::vector<Column> columns;
-  std::vector<std::vector<Cell>> rows;
-  std::string fold;  ///< where not empty: a line that the table hides behind (in HTML)
+  std::vector<std::vector<Cell>> rows = {};
+  std::string fold = {};  ///< where not empty: a line that the table hides behind
 };
 
 struct Figure {
-  std::string file;     ///< beside the document
-  std::string title;    ///< what a reader who cannot see it is told
-  std::string caption;  ///< how to read it
-  std::string svg;      ///< the file's text
+  std::string file;      ///< beside the document
+  std::string title;     ///< what a reader who cannot see it is told
+  std::string caption;   ///< how to read it
+  std::string svg = {};  ///< the file's text
 };
 struct Figures {
   std::vector<Figure> figures;

@@ -3,9 +3,9 @@
 #include <filesystem>
 
 #include "benchmarks/command/paths.hpp"
-#include "benchmarks/report/figures.hpp"
-#include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/command/subprocess.hpp"
+#include "benchmarks/files/result_directory.hpp"
+#include "benchmarks/report/figures.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/report/document.hpp"
 #include "benchmarks/report/data.hpp"
+#include "benchmarks/report/document.hpp"
 #include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::bench {
@@ -23,8 +23,8 @@ struct PlotPlan {
   std::vector<std::string> missing;  ///< a line for each kind that there is no data for
 };
 
-/// Of each kind what there is data for: TFLOP/s over sequence length per head dim, latency of small
-/// shapes, the ladder, error against speed, phases, scaling and memory over S.
+/// Of each kind what there is data for, by device: TFLOP/s over sequence length, a figure per head
+/// dim; latency of small shapes; error against speed on the largest problem.
 PlotPlan plan_plots(const ReportData& data);
 
 /// Draws them with `python`, or, if that is empty, with the first python3 that has matplotlib.

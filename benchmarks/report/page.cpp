@@ -2,21 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
+#include <numeric>
 
-#include "benchmarks/run/peer_table.hpp"
+#include "benchmarks/command/text.hpp"
 #include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/files/results.hpp"
-#include "benchmarks/command/text.hpp"
+#include "benchmarks/run/peer_table.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
 
 using Kind = Column::Kind;
-
-/// What kernels are compared by: single launches, as users call kernels.
-constexpr Method kJudged = Method::kEventsWarm;
 
 std::string method_title(const std::string& method) {
   if (method == name_of(Method::kEventsWarm)) return "Single launches between events, L2 warm";
@@ -31,27 +28,17 @@ std::string method_title(const std::string& method) {
 }
 
 std::vector<std::string> methods_of(const ReportRun& run) {
-  return run.names([](const ReportCell& cell) { return cell.method; });
+  return run.names([](const PerfSeries& series) { return series.method; });
 }
 std::vector<std::string> shapes_of(const ReportRun& run, const std::string& method) {
-  return run.names([&](const ReportCell& cell) {
-    return cell.method == method ? cell.shape.name : std::string();
+  return run.names([&](const PerfSeries& series) {
+    return series.method == method ? series.shape : std::string();
   });
 }
 std::vector<std::string> variants_of(const ReportRun& run, bool peers) {
-  return run.names([&](const ReportCell& cell) {
-    return is_peer(cell.variant) == peers ? cell.variant : std::string();
+  return run.names([&](const PerfSeries& series) {
+    return is_peer(series.variant) == peers ? series.variant : std::string();
   });
-}
-
-/// "1 × 8 × 512 × 64", with what is not the same for queries and keys, and the mask.
-std::string size_text(const reference::Shape& shape) {
-  const auto pair = [](std::int64_t q, std::int64_t kv) {
-    return std::to_string(q) + (q == kv ? "" : "/" + std::to_string(kv));
-  };
-  return std::to_string(shape.batch) + " × " + pair(shape.heads_q, shape.heads_kv) + " × " +
-         pair(shape.seq_q, shape.seq_kv) + " × " + std::to_string(shape.head_dim) +
-         (shape.mask == Mask::kCausal ? ", causal" : "");
 }
 
 std::string microseconds(double us) {
@@ -64,19 +51,24 @@ std::string error_text(double error, const char* pattern) {
   return std::isfinite(error) ? format(pattern, error) : "not finite";
 }
 
-const ReportCell* fastest(const ReportRun& run, const std::string& shape, const std::string& method,
+/// The least median on a shape by a method, of what passed its gates: of ours, or of the peers;
+/// nullptr where there is none.
+const PerfSeries* fastest(const ReportRun& run, const std::string& shape, const std::string& method,
                           bool peers) {
-  const ReportCell* best = nullptr;
-  for (const ReportCell& cell : run.cells) {
-    if (cell.shape.name != shape || cell.method != method || is_peer(cell.variant) != peers) {
-      continue;
-    }
-    if (run.is_green(cell) && (best == nullptr || cell.times.p50 < best->times.p50)) best = &cell;
+  const PerfSeries* best = nullptr;
+  for (const PerfSeries& series : run.series) {
+    const bool asked = series.shape == shape && series.method == method &&
+                       is_peer(series.variant) == peers && run.is_green(series);
+    if (asked && (best == nullptr || series.times.p50 < best->times.p50)) best = &series;
   }
   return best;
 }
+const PerfSeries* fastest_of_ours(const ReportRun& run, const std::string& shape,
+                                  const std::string& method) {
+  return fastest(run, shape, method, /*peers=*/false);
+}
 
-double ratio(const ReportCell* peer, const ReportCell* ours) {
+double ratio(const PerfSeries* peer, const PerfSeries* ours) {
   if (peer == nullptr || ours == nullptr) return std::numeric_limits<double>::quiet_NaN();
   return peer->times.p50 / ours->times.p50;
 }
@@ -87,31 +79,24 @@ struct Spread {
   double best = average;
   double worst = average;
 };
-Spread spread_of(const std::vector<double>& ratios) {
-  double sum = 0;
-  int count = 0;
-  Spread spread;
-  for (const double r : ratios) {
-    if (!std::isfinite(r)) continue;
-    sum += r;
-    ++count;
-    spread.best = count == 1 ? r : std::max(spread.best, r);
-    spread.worst = count == 1 ? r : std::min(spread.worst, r);
-  }
-  if (count > 0) spread.average = sum / count;
-  return spread;
+Spread spread_of(std::vector<double> ratios) {
+  std::erase_if(ratios, [](double r) { return !std::isfinite(r); });
+  if (ratios.empty()) return {};
+  const auto [worst, best] = std::minmax_element(ratios.begin(), ratios.end());
+  const double sum = std::accumulate(ratios.begin(), ratios.end(), 0.0);
+  return {sum / static_cast<double>(ratios.size()), *best, *worst};
 }
 
 // --- times ---------------------------------------------------------------------------------------
 
 /// A peer's time, marked where its output did not pass, and our speed-up over it.
-void append_peer_cells(const ReportRun& run, const ReportCell* ours, const ReportCell* peer,
+void append_peer_cells(const ReportRun& run, const PerfSeries* ours, const PerfSeries* peer,
                        std::vector<Cell>& row) {
   if (peer == nullptr) {
     row.insert(row.end(), {"-", "-"});
     return;
   }
-  const ReportVerdict* verdict = run.verdict(peer->variant, peer->shape.name);
+  const GateVerdict* verdict = run.verdict(peer->variant, peer->shape);
   const char* mark = verdict == nullptr ? " (not judged)"
                      : verdict->pass()  ? ""
                                         : " (gates failed)";
@@ -119,24 +104,17 @@ void append_peer_cells(const ReportRun& run, const ReportCell* ours, const Repor
   row.emplace_back(times_text(ratio(peer, ours)));
 }
 
-/// Whether the file says how sure the medians are.
-bool has_intervals(const ReportRun& run, const std::string& method) {
-  return std::any_of(run.cells.begin(), run.cells.end(), [&](const ReportCell& cell) {
-    return cell.method == method && cell.interval.has_value();
-  });
-}
-
 /// A row per shape: our fastest, every peer with its ratio, the ratio to the fastest peer. What a
 /// reader looks for stands first: on a phone the rest is out of sight.
 Table peer_times(const ReportRun& run, const std::string& method, double ceiling) {
   const std::vector<std::string> peers = variants_of(run, true);
-  Table table{{{"shape", Kind::kCode}, {"ours p50 µs", Kind::kNumber}}, {}, ""};
+  Table table{{{"shape", Kind::kCode}, {"ours p50 µs", Kind::kNumber}}};
   if (peers.size() > 1) table.columns.push_back({"ratio to the fastest peer", Kind::kNumber});
   for (const std::string& peer : peers) {
     table.columns.push_back({peer + " p50 µs", Kind::kNumber});
     table.columns.push_back({"ratio", Kind::kNumber});
   }
-  if (has_intervals(run, method)) table.columns.push_back({"95 % interval µs", Kind::kNumber});
+  table.columns.push_back({"95 % interval µs", Kind::kNumber});
   table.columns.push_back({"TFLOP/s", Kind::kNumber});
   if (ceiling > 0) table.columns.push_back({"of the ceiling", Kind::kNumber});
   for (const char* title : {"p90 µs", "mean µs", "std µs"}) {
@@ -145,24 +123,22 @@ Table peer_times(const ReportRun& run, const std::string& method, double ceiling
   table.columns.push_back({"our fastest kernel", Kind::kCode});
   table.columns.push_back({"B × H × S × D", Kind::kText});
   for (const std::string& shape : shapes_of(run, method)) {
-    const ReportCell* ours = fastest_of_ours(run, shape, method);
+    const PerfSeries* ours = fastest_of_ours(run, shape, method);
     if (ours == nullptr) continue;
     std::vector<Cell> row = {shape, Cell(microseconds(ours->times.p50), true)};
     if (peers.size() > 1) {
-      row.emplace_back(times_text(ratio(fastest_peer(run, shape, method), ours)), true);
+      row.emplace_back(times_text(ratio(fastest(run, shape, method, /*peers=*/true), ours)), true);
     }
     for (const std::string& peer : peers) {
       append_peer_cells(run, ours, run.find(peer, shape, method), row);
     }
-    if (has_intervals(run, method)) {
-      row.emplace_back(ours->interval
-                           ? format("%.2f to %.2f", ours->interval->first, ours->interval->second)
-                           : std::string("-"));
-    }
+    row.emplace_back(ours->interval
+                         ? format("%.2f to %.2f", ours->interval->first, ours->interval->second)
+                         : std::string("-"));
     row.emplace_back(format("%.2f", ours->tflops));
     if (ceiling > 0) row.emplace_back(format("%.1f %%", 100 * ours->tflops / ceiling));
     row.insert(row.end(), {microseconds(ours->times.p90), microseconds(ours->times.mean),
-                           microseconds(ours->times.std), ours->variant, size_text(ours->shape)});
+                           microseconds(ours->times.std), ours->variant, size_text(ours->sizes)});
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -175,9 +151,7 @@ Table peer_verdicts(const ReportRun& run, const std::string& method) {
                {"best", Kind::kNumber},
                {"worst", Kind::kNumber},
                {"verdict", Kind::kText},
-               {"next", Kind::kText}},
-              {},
-              ""};
+               {"next", Kind::kText}}};
   for (const std::string& peer : variants_of(run, true)) {
     std::vector<double> ratios;
     for (const std::string& shape : shapes_of(run, method)) {
@@ -194,13 +168,13 @@ Table peer_verdicts(const ReportRun& run, const std::string& method) {
 /// Every variant's median on every shape; the fastest of ours is strong.
 Table all_times(const ReportRun& run, const std::string& method) {
   const std::vector<std::string> shapes = shapes_of(run, method);
-  Table table{{{"p50 µs", Kind::kCode}}, {}, ""};
+  Table table{{{"p50 µs", Kind::kCode}}};
   for (const std::string& shape : shapes) table.columns.push_back({shape, Kind::kNumber});
   for (const bool peers : {false, true}) {
     for (const std::string& variant : variants_of(run, peers)) {
       table.rows.push_back({variant});
       for (const std::string& shape : shapes) {
-        const ReportCell* cell = run.find(variant, shape, method);
+        const PerfSeries* cell = run.find(variant, shape, method);
         table.rows.back().push_back(
             cell == nullptr
                 ? Cell("-")
@@ -215,24 +189,28 @@ Table all_times(const ReportRun& run, const std::string& method) {
 /// Series of which samples were taken while the clock was low, a line each.
 std::vector<std::string> marked_series(const ReportRun& run) {
   std::vector<std::string> lines;
-  for (const ReportCell& cell : run.cells) {
-    if (cell.marked_samples == 0) continue;
-    lines.push_back(as_code(cell.variant) + " on " + as_code(cell.shape.name) + ", " +
-                    method_title(cell.method) + ": " + std::to_string(cell.marked_samples));
+  for (const PerfSeries& series : run.series) {
+    if (series.marked_samples == 0) continue;
+    lines.push_back(as_code(series.variant) + " on " + as_code(series.shape) + ", " +
+                    method_title(series.method) + ": " + std::to_string(series.marked_samples));
   }
   return lines;
 }
 
 void append_times(const ReportData& data, Document& page) {
   for (const ReportRun& run : data.runs) {
-    if (run.cells.empty()) continue;
+    if (run.series.empty()) continue;
     page.blocks.push_back(Heading{2, "Times of " + as_code(run.folder)});
     page.blocks.push_back(
         Paragraph{"Microseconds per launch on " + as_code(run.device) +
                   ". Ratio: the peer's median over ours, so above 1 ours is faster."});
     for (const std::string& method : methods_of(run)) {
       page.blocks.push_back(Heading{3, method_title(method)});
-      page.blocks.push_back(peer_times(run, method, data.ceiling_tflops(run.device)));
+      Table times = peer_times(run, method, data.ceiling_tflops(run.device));
+      if (method != name_of(kJudged)) {
+        times.fold = "Ours and peers on " + std::to_string(times.rows.size()) + " shapes";
+      }
+      page.blocks.push_back(std::move(times));
       if (!variants_of(run, true).empty()) page.blocks.push_back(peer_verdicts(run, method));
       page.blocks.push_back(all_times(run, method));
     }
@@ -252,9 +230,7 @@ Table errors(const ReportRun& run) {
                {"mean abs err", Kind::kNumber},
                {"rel L2", Kind::kNumber},
                {"kernel's own rel L2", Kind::kNumber},
-               {"seeds passed", Kind::kNumber}},
-              {},
-              ""};
+               {"seeds passed", Kind::kNumber}}};
   for (const auto& [key, verdict] : run.verdicts) {
     table.rows.push_back({key.first, key.second, error_text(verdict.max_abs_err, "%.4f"),
                           error_text(verdict.mean_abs_err, "%.4f"),
@@ -275,11 +251,12 @@ void append_correctness(const ReportData& data, Document& page) {
       "dequantised ones."});
   std::vector<std::string> failures;
   for (const ReportRun& run : data.runs) {
+    if (!run.gated) continue;
     page.blocks.push_back(errors(run));
     for (const auto& [key, verdict] : run.verdicts) {
       if (verdict.pass()) continue;
       failures.push_back(as_code(key.first) + " on " + as_code(key.second) +
-                         " failed: " + as_code(verdict.failure));
+                         " failed: " + as_code(verdict.failure()));
     }
   }
   if (!failures.empty()) page.blocks.push_back(Bullets{failures});
@@ -293,7 +270,7 @@ std::string against_peers(const ReportData& data) {
   for (const ReportRun& run : data.runs) {
     for (const std::string& shape : shapes_of(run, method)) {
       ratios.push_back(
-          ratio(fastest_peer(run, shape, method), fastest_of_ours(run, shape, method)));
+          ratio(fastest(run, shape, method, /*peers=*/true), fastest_of_ours(run, shape, method)));
     }
   }
   const Spread spread = spread_of(ratios);
@@ -323,7 +300,7 @@ Notice verdict_of(const ReportData& data) {
 std::vector<std::string> without_peers(const ReportData& data) {
   std::vector<std::string> folders;
   for (const ReportRun& run : data.runs) {
-    if (!run.cells.empty() && variants_of(run, true).empty())
+    if (!run.series.empty() && variants_of(run, true).empty())
       folders.push_back(as_code(run.folder));
   }
   if (folders.empty()) return {};
@@ -332,9 +309,19 @@ std::vector<std::string> without_peers(const ReportData& data) {
 
 }  // namespace
 
+std::string size_text(const reference::Shape& shape) {
+  const auto pair = [](std::int64_t q, std::int64_t kv) {
+    return std::to_string(q) + (q == kv ? "" : "/" + std::to_string(kv));
+  };
+  return std::to_string(shape.batch) + " × " + pair(shape.heads_q, shape.heads_kv) + " × " +
+         pair(shape.seq_q, shape.seq_kv) + " × " + std::to_string(shape.head_dim) +
+         (shape.mask == Mask::kCausal ? ", causal" : "");
+}
+
 GateCount gate_count(const ReportData& data) {
   GateCount count;
   for (const ReportRun& run : data.runs) {
+    if (!run.gated) continue;
     for (const auto& [key, verdict] : run.verdicts) {
       if (is_peer(key.first)) continue;
       count.passed += verdict.passed;
@@ -342,16 +329,6 @@ GateCount gate_count(const ReportData& data) {
     }
   }
   return count;
-}
-
-const ReportCell* fastest_of_ours(const ReportRun& run, const std::string& shape,
-                                  const std::string& method) {
-  return fastest(run, shape, method, /*peers=*/false);
-}
-
-const ReportCell* fastest_peer(const ReportRun& run, const std::string& shape,
-                               const std::string& method) {
-  return fastest(run, shape, method, /*peers=*/true);
 }
 
 Document report_page(const ReportData& data, const std::vector<Figure>& figures,
@@ -368,13 +345,13 @@ Document report_page(const ReportData& data, const std::vector<Figure>& figures,
     page.blocks.push_back(Heading{2, "Figures"});
     page.blocks.push_back(Figures{figures});
   }
+  append_resources(data, page);
+  append_kill_matrix(data, page);
   append_times(data, page);
   append_correctness(data, page);
-  append_resources(data, page);
   append_profiles(data, page);
   append_ceilings(data, page);
   append_scaling(data, page);
-  append_kill_matrix(data, page);
   append_environment(data, page);
   std::vector<std::string> missing;
   for (const std::string& line : data.refused) missing.push_back(as_code(line));

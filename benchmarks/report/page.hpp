@@ -5,10 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/report/document.hpp"
+#include "benchmarks/files/results.hpp"
 #include "benchmarks/report/data.hpp"
+#include "benchmarks/report/document.hpp"
 
 namespace fp8_sdpa::bench {
+
+/// What kernels are compared by: single launches, as users call kernels.
+inline constexpr Method kJudged = Method::kEventsWarm;
+
+/// "1 × 8 × 512 × 64", with what is not the same for queries and keys, and the mask.
+std::string size_text(const reference::Shape& shape);
 
 /// How many of the cases that the gates judged passed. Peers are not counted: their failures are
 /// theirs.
@@ -17,14 +24,6 @@ struct GateCount {
   int judged = 0;
 };
 GateCount gate_count(const ReportData& data);
-
-/// The least median of ours on a shape by a method; nullptr where none was measured.
-const ReportCell* fastest_of_ours(const ReportRun& run, const std::string& shape,
-                                  const std::string& method);
-
-/// The peer that is fastest there and whose output passed the gates; nullptr where there is none.
-const ReportCell* fastest_peer(const ReportRun& run, const std::string& shape,
-                               const std::string& method);
 
 /// The whole report. `figures` were made from the same data; `left_out` names, a line each, what is
 /// missing beside what `data` says itself.

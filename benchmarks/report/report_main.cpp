@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/report/document.hpp"
-#include "benchmarks/report/data.hpp"
-#include "benchmarks/report/page.hpp"
-#include "benchmarks/report/figures.hpp"
-#include "benchmarks/files/result_directory.hpp"
-#include "benchmarks/report/run_log.hpp"
 #include "benchmarks/command/tool.hpp"
+#include "benchmarks/files/result_directory.hpp"
+#include "benchmarks/report/data.hpp"
+#include "benchmarks/report/document.hpp"
+#include "benchmarks/report/figures.hpp"
+#include "benchmarks/report/page.hpp"
+#include "benchmarks/report/run_log.hpp"
 
 namespace {
 
@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
   request.log.elite = "results/elite.json";
   request.log.baseline = "stage_c";
   line.add("RUN_DIR", request.log.folders,
-           "Folders of fp8_sdpa_run, fp8_sdpa_profile and fp8_sdpa_timeline")
+           "Folders of fp8_sdpa_run, peers, ceilings, sweep and profile")
       .required();
   line.add("--run-log", request.run_log, "Write the run log instead of the page");
   line.add("--kill-matrix", request.kill_matrix, "What wrong_kernels wrote");

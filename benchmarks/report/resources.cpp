@@ -41,9 +41,9 @@ int sm_version_of(const std::string& arch) {
   return version;
 }
 
-/// The head dim in a kernel's mangled name: the integer argument behind the variant's tag. 0: none.
+/// The head dim in a kernel's mangled name: "_d64_" behind the variant's name. 0: none.
 int head_dim_of(const PtxasEntry& entry) {
-  const std::string tag = entry.variant + "ELi";
+  const std::string tag = entry.variant + "_d";
   const std::size_t at = entry.kernel.find(tag);
   int head_dim = 0;
   if (at != std::string::npos) {

@@ -1,19 +1,18 @@
 #include "benchmarks/report/run_log.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "benchmarks/command/text.hpp"
 #include "benchmarks/compare/compare.hpp"
 #include "benchmarks/compare/elite.hpp"
 #include "benchmarks/files/perf_file.hpp"
 #include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/files/results.hpp"
-#include "benchmarks/command/text.hpp"
 #include "benchmarks/files/validate.hpp"
+#include "benchmarks/files/verdicts.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
@@ -38,11 +37,6 @@ struct Material {
   std::vector<std::pair<std::string, json>> profiles;  ///< folder, verdict.json
   Elite elite;
 };
-
-bool is_there(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
 
 Result<Run> read_run(const std::string& folder, const std::string& schemas) {
   const std::filesystem::path path(folder);
@@ -118,44 +112,22 @@ std::string environment(const Run& run) {
 
 /// A row for each (variant, shape): the worst errors of its seeds.
 std::string correctness(const Run& run) {
-  struct Row {
-    double max_abs_err = 0;
-    double rel_l2 = 0;
-    int passed = 0;
-    int judged = 0;
-  };
-  std::map<std::pair<std::string, std::string>, Row> rows;
+  std::string rows;
   std::string failures;
   int passed = 0;
-  for (const json& result : run.correctness.at("results")) {
-    const std::string variant = result.at("variant");
-    const std::string shape = result.at("shape");
-    Row& row = rows[{variant, shape}];
-    // A null error is one that is not finite.
-    constexpr double kNotFinite = HUGE_VAL;
-    const json& error = result.at("max_abs_err");
-    const json& relative = result.at("rel_l2");
-    row.max_abs_err = std::max(row.max_abs_err, error.is_null() ? kNotFinite : error.get<double>());
-    row.rel_l2 = std::max(row.rel_l2, relative.is_null() ? kNotFinite : relative.get<double>());
-    ++row.judged;
-    if (result.at("pass").get<bool>()) {
-      ++row.passed;
-      ++passed;
-    } else {
-      failures += "- " + variant + " on " + shape + ", seed " + result.at("seed").dump() + ": " +
-                  text_or(result.at("failure"), "no reason given") + "\n";
+  for (const auto& [key, verdict] : verdicts_of(run.correctness)) {
+    passed += verdict.passed;
+    rows += "| " + key.first + " | " + key.second +
+            format(" | %.4f | %.4f | %d of %d |\n", verdict.max_abs_err, verdict.rel_l2,
+                   verdict.passed, verdict.judged);
+    for (const auto& [seed, what] : verdict.failures) {
+      failures += "- " + key.first + " on " + key.second + ", seed " + seed + ": " + what + "\n";
     }
   }
-  std::string out = std::to_string(passed) + " of " +
-                    std::to_string(run.correctness.at("results").size()) +
-                    " cases passed.\n\n| variant | shape | max abs err | rel L2 | seeds passed |\n"
-                    "|---|---|---|---|---|\n";
-  for (const auto& [key, row] : rows) {
-    out += "| " + key.first + " | " + key.second +
-           format(" | %.4f | %.4f | %d of %d |\n", row.max_abs_err, row.rel_l2, row.passed,
-                  row.judged);
-  }
-  return out + (failures.empty() ? "" : "\n" + failures);
+  return std::to_string(passed) + " of " + std::to_string(run.correctness.at("results").size()) +
+         " cases passed.\n\n| variant | shape | max abs err | rel L2 | seeds passed |\n"
+         "|---|---|---|---|---|\n" +
+         rows + (failures.empty() ? "" : "\n" + failures);
 }
 
 std::string baseline_table(const Run& run, const std::string& baseline) {

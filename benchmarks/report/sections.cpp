@@ -3,9 +3,10 @@
 #include <cmath>
 #include <set>
 
+#include "benchmarks/command/text.hpp"
+#include "benchmarks/files/build_info.hpp"
 #include "benchmarks/report/page.hpp"
 #include "benchmarks/report/resources.hpp"
-#include "benchmarks/command/text.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
@@ -28,8 +29,8 @@ std::vector<ResourceUse> uses_of(const json& build_meta) {
   std::vector<ResourceUse> uses;
   for (const json& kernel : build_meta.at("/build/ptxas"_json_pointer)) {
     ResourceUse use{.kernel = kernel.at("kernel"),
-                    .variant = one_line(kernel.at("variant").get<std::string>()),
-                    .arch = one_line(kernel.at("arch").get<std::string>()),
+                    .variant = kernel.at("variant"),
+                    .arch = kernel.at("arch"),
                     .threads = 0,
                     .registers = kernel.at("registers"),
                     .shared_bytes = kernel.at("smem_bytes"),
@@ -38,30 +39,36 @@ std::vector<ResourceUse> uses_of(const json& build_meta) {
     // Kernels that are no variant's (the reference, conversions) have no launch to judge by.
     const auto variant = find_variant(use.variant);
     if (variant.ok()) use.threads = (*variant)->resources.threads;
-    const auto same = std::find_if(uses.begin(), uses.end(), [&](const ResourceUse& other) {
-      return other.variant == use.variant && other.arch == use.arch;
-    });
-    if (use.variant.empty()) continue;
-    if (same == uses.end()) {
-      uses.push_back(std::move(use));
-    } else if (use.registers > same->registers) {
-      *same = std::move(use);
-    }
+    if (!use.variant.empty()) uses.push_back(std::move(use));
   }
   return uses;
 }
 
+/// Of each variant and architecture the kernel with the most registers.
+std::vector<ResourceUse> largest_of(const std::vector<ResourceUse>& uses) {
+  std::vector<ResourceUse> largest;
+  for (const ResourceUse& use : uses) {
+    const auto same = std::find_if(largest.begin(), largest.end(), [&](const ResourceUse& other) {
+      return other.variant == use.variant && other.arch == use.arch;
+    });
+    if (same == largest.end()) {
+      largest.push_back(use);
+    } else if (use.registers > same->registers) {
+      *same = use;
+    }
+  }
+  return largest;
+}
+
 Table resources_on(const std::string& arch, const std::vector<ResourceUse>& uses) {
-  Table table{{{"kernel", Kind::kCode},
+  Table table{{{"kernel on " + arch, Kind::kCode},
                {"threads", Kind::kNumber},
                {"registers", Kind::kNumber},
                {"shared bytes", Kind::kNumber},
                {"spilled bytes", Kind::kNumber},
                {"blocks / SM", Kind::kNumber},
                {"occupancy", Kind::kNumber},
-               {"limited by", Kind::kText}},
-              {},
-              ""};
+               {"limited by", Kind::kText}}};
   for (const ResourceUse& use : uses) {
     if (use.arch != arch) continue;
     std::vector<Cell> row = {use.variant, use.threads > 0 ? std::to_string(use.threads) : "-",
@@ -77,7 +84,6 @@ Table resources_on(const std::string& arch, const std::vector<ResourceUse>& uses
     }
     table.rows.push_back(std::move(row));
   }
-  table.fold = format("%zu kernels on ", table.rows.size()) + as_code(arch);
   return table;
 }
 
@@ -105,9 +111,7 @@ std::string passed_by(const json& fault) {
 
 Table gates_table(const json& faults) {
   Table table{
-      {{"gate", Kind::kText}, {"wrong kernels let through", Kind::kNumber}, {"of", Kind::kNumber}},
-      {},
-      ""};
+      {{"gate", Kind::kText}, {"wrong kernels let through", Kind::kNumber}, {"of", Kind::kNumber}}};
   const auto survivors = std::count_if(faults.begin(), faults.end(),
                                        [](const json& f) { return !f.at("killed").get<bool>(); });
   table.rows.push_back({Cell("this suite", true), Cell(std::to_string(survivors), true),
@@ -133,9 +137,7 @@ Table faults_table(const json& faults) {
                {"killed", Kind::kText},
                {"strongest gate", Kind::kCode},
                {"in trial", Kind::kCode},
-               {"let through by", Kind::kText}},
-              {},
-              ""};
+               {"let through by", Kind::kText}}};
   for (const json& fault : faults) {
     table.rows.push_back({shown(fault, "/name"), shown(fault, "/what"), shown(fault, "/place"),
                           fault.at("killed").get<bool>() ? "yes" : "NO",
@@ -179,22 +181,38 @@ std::vector<std::pair<std::string, std::string>> environment_of(const json& meta
 void append_resources(const ReportData& data, Document& page) {
   // The run with the most kernels: runs of one build say the same of those that they share.
   std::vector<ResourceUse> uses;
-  std::string folder;
+  std::string build;
   for (const ReportRun& run : data.runs) {
     if (run.build_meta.is_null()) continue;
-    std::vector<ResourceUse> these = uses_of(run.build_meta);
+    std::vector<ResourceUse> these = largest_of(uses_of(run.build_meta));
     if (these.size() <= uses.size()) continue;
     uses = std::move(these);
-    folder = run.folder;
+    build = "the build of " + as_code(run.folder);
   }
-  if (uses.empty()) return;
+  std::set<std::string> timed;
+  for (const ReportRun& run : data.runs) {
+    for (const PerfSeries& series : run.series) timed.insert(series.variant);
+  }
+  std::string note;
+  if (uses.empty()) {
+    // A machine that measures need not have compiled.
+    const auto report = load_ptxas_report();
+    if (report.ok()) uses = largest_of(resource_uses(*report, variants()));
+    note = report.ok() ? report->note : report.status().message();
+    build = "the build that made this page, of commit " + as_code(this_build().git_sha);
+  }
+  if (!timed.empty()) {
+    std::erase_if(uses, [&](const ResourceUse& use) { return !timed.contains(use.variant); });
+    if (uses.empty() && note.empty()) note = "of none that was timed";
+  }
   page.blocks.push_back(Heading{2, "Resources"});
   page.blocks.push_back(
-      Paragraph{"What the compiler reports for each kernel, and the theoretical occupancy, by the "
-                "build of " +
-                as_code(folder) +
-                ". A kernel with several instances (formats, head dims) is shown by the one with "
-                "the most registers."});
+      Paragraph{uses.empty() ? "Not known: " + as_code(note) + "."
+                             : "What the compiler reports for each kernel that was timed, and the "
+                               "theoretical occupancy, by " +
+                                   build +
+                                   ". A kernel with several instances (formats, head dims) is "
+                                   "shown by the one with the most registers."});
   std::set<std::string> archs;
   for (const ResourceUse& use : uses) archs.insert(use.arch);
   for (const std::string& arch : archs) page.blocks.push_back(resources_on(arch, uses));
@@ -208,9 +226,7 @@ void append_profiles(const ReportData& data, Document& page) {
                {"shape", Kind::kCode},
                {"verdict", Kind::kText},
                {"because", Kind::kText},
-               {"next", Kind::kText}},
-              {},
-              ""};
+               {"next", Kind::kText}}};
   for (const json& profile : data.profiles) {
     table.rows.push_back({shown(profile, "/variant"), shown(profile, "/shape"),
                           Cell(shown(profile, "/verdict"), true), shown(profile, "/because"),
@@ -238,13 +254,11 @@ void append_ceilings(const ReportData& data, Document& page) {
                {"value", Kind::kNumber},
                {"unit", Kind::kText},
                {"what was run", Kind::kText},
-               {"device", Kind::kText}},
-              {},
-              ""};
-  for (const ReportCeilings& chip : data.ceilings) {
-    for (const ReportCeilings::Limit& limit : chip.limits) {
-      table.rows.push_back(
-          {limit.name, format("%.4g", limit.value), limit.unit, limit.what, chip.device});
+               {"device", Kind::kText}}};
+  for (const json& chip : data.ceilings) {
+    for (const json& limit : chip.at("results")) {
+      table.rows.push_back({shown(limit, "/name"), format("%.4g", limit.at("value").get<double>()),
+                            shown(limit, "/unit"), shown(limit, "/what"), device_of(chip)});
     }
   }
   page.blocks.push_back(std::move(table));
@@ -255,7 +269,8 @@ void append_scaling(const ReportData& data, Document& page) {
   page.blocks.push_back(Heading{2, "Scaling"});
   page.blocks.push_back(
       Paragraph{"Launches in a CUDA graph over lengths and heads, and the model fitted to them: "
-                "launch + waves x key tiles x time of a tile."});
+                "launch + waves x key tiles x time of a tile. Memory is what the device's free "
+                "memory fell by, at the least and at the most."});
   Table table{{{"kernel", Kind::kCode},
                {"launch µs", Kind::kNumber},
                {"µs per tile", Kind::kNumber},
@@ -263,31 +278,38 @@ void append_scaling(const ReportData& data, Document& page) {
                {"rms departure", Kind::kNumber},
                {"departs most at", Kind::kCode},
                {"by", Kind::kNumber},
-               {"device", Kind::kText}},
-              {},
-              ""};
-  for (const ReportSweep& sweep : data.sweeps) {
-    for (const ReportSweep::Fit& fit : sweep.fits) {
+               {"memory MiB", Kind::kNumber},
+               {"device", Kind::kText}}};
+  for (const json& sweep : data.sweeps) {
+    for (const json& fit : sweep.at("fits")) {
       std::string shape = "-";
       double most = 0;
-      for (const ReportSweep::Place& place : sweep.places) {
-        if (place.variant != fit.variant || !place.model_us) continue;
-        const double departure = place.graph_us / *place.model_us - 1;
-        if (std::abs(departure) <= std::abs(most)) continue;
+      std::vector<double> bytes;
+      for (const json& place : sweep.at("results")) {
+        if (place.at("variant") != fit.at("variant")) continue;
+        bytes.push_back(place.at("device_bytes"));
+        const json& departure = place.at("departure");
+        if (departure.is_null() || std::abs(departure.get<double>()) <= std::abs(most)) continue;
         most = departure;
-        shape = place.shape;
+        shape = place.at("shape");
       }
-      table.rows.push_back({fit.variant, format("%.2f", fit.launch_us),
-                            format("%.4f", fit.per_step_us), std::to_string(fit.places),
-                            format("%.1f %%", 100 * fit.rms_departure), shape,
-                            format("%+.1f %%", 100 * most), sweep.device});
+      constexpr double kMebi = 1024.0 * 1024.0;
+      const auto [least_memory, most_memory] = std::minmax_element(bytes.begin(), bytes.end());
+      table.rows.push_back(
+          {shown(fit, "/variant"), format("%.2f", fit.at("launch_us").get<double>()),
+           format("%.4f", fit.at("per_step_us").get<double>()), shown(fit, "/places"),
+           format("%.1f %%", 100 * fit.at("rms_departure").get<double>()), shape,
+           format("%+.1f %%", 100 * most),
+           bytes.empty() ? std::string("-")
+                         : format("%.1f to %.1f", *least_memory / kMebi, *most_memory / kMebi),
+           device_of(sweep)});
     }
   }
   page.blocks.push_back(std::move(table));
 }
 
 void append_environment(const ReportData& data, Document& page) {
-  Table table{{{"run", Kind::kText}}, {}, ""};
+  Table table{{{"run", Kind::kText}}};
   for (const ReportRun& run : data.runs) {
     if (run.build_meta.is_null()) continue;
     table.columns.push_back({one_line(run.folder), Kind::kText});

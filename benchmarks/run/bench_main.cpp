@@ -5,36 +5,34 @@
 //   forward/<variant>/<shape>/graph   per launch of a CUDA graph
 //   forward/<variant>/<shape>/queued  CUDA events around each launch, queued behind a held stream
 //   forward/<variant>/<shape>/rotating  the same on copies of the inputs, together larger than L2
-//   forward/auto/<cell>               forward()'s own choice of variant, events, graph, queued and
+//   forward/auto/<goal shape>         forward()'s own choice of variant, events, graph, queued and
 //   rotating host_executor/<variant>/<shape>   with --host_executor: the harness's own speed
-// Every one of them judges its variant first; see gated_cases.hpp and cells.hpp.
+// Every one of them judges its variant first; see gated_cases.hpp and goal_shapes.hpp.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <exception>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "benchmarks/files/build_info.hpp"
-#include "benchmarks/run/goal_shapes.hpp"
 #include "benchmarks/command/command_line.hpp"
 #include "benchmarks/command/device_choice.hpp"
-#include "benchmarks/files/device_info.hpp"
-#include "benchmarks/command/exit_codes.hpp"
-#include "benchmarks/run/gated_cases.hpp"
-#include "benchmarks/files/google_benchmark.hpp"
-#include "benchmarks/measure/nvml.hpp"
 #include "benchmarks/command/paths.hpp"
+#include "benchmarks/command/tool.hpp"
+#include "benchmarks/files/build_info.hpp"
+#include "benchmarks/files/device_info.hpp"
+#include "benchmarks/files/google_benchmark.hpp"
 #include "benchmarks/files/results.hpp"
+#include "benchmarks/measure/nvml.hpp"
 #include "benchmarks/measure/roofline.hpp"
 #include "benchmarks/measure/rotation.hpp"
-#include "benchmarks/run/runner_options.hpp"
 #include "benchmarks/measure/timer.hpp"
+#include "benchmarks/run/gated_cases.hpp"
+#include "benchmarks/run/goal_shapes.hpp"
+#include "benchmarks/run/runner_options.hpp"
 #include "reference/formats/text.hpp"
 
 namespace {
@@ -44,11 +42,6 @@ using namespace fp8_sdpa::bench;
 using reference::Shape;
 
 constexpr double kMicroseconds = 1e6;
-
-int refuse(const std::string& message) {
-  std::fprintf(stderr, "fp8_sdpa_bench: %s\n", message.c_str());
-  return kExitBadUsage;
-}
 
 /// What all benchmarks of one backend share.
 struct Suite {
@@ -61,7 +54,7 @@ struct Suite {
       : config(c), cases(c, d), cells(c, d), device(d), nvml(Nvml::open(d)) {}
 
   bool failed() const { return cases.any_failed() || failed_later; }
-  bool failed_later = false;  ///< a cell's gate; a launch error; an output that changed
+  bool failed_later = false;  ///< a goal shape's gate; a launch error; an output that changed
 };
 
 void skip(benchmark::State& state, Suite& suite, const Status& status) {
@@ -70,13 +63,12 @@ void skip(benchmark::State& state, Suite& suite, const Status& status) {
 }
 
 void set_counters(benchmark::State& state, const PerfRecord& record) {
-  constexpr double kTera = 1e12;
   const Summary summary = summarise(record.samples_us);
   state.counters["p50_us"] = summary.p50;
   state.counters["p90_us"] = summary.p90;
   state.counters["mean_us"] = summary.mean;
   state.counters["std_us"] = summary.std;
-  state.counters["tflops"] = flop_count(record.shape) / (summary.p50 / kMicroseconds) / kTera;
+  state.counters["tflops"] = tflops(record.shape, summary.p50);
   const auto clock = record.repetitions.front().clocks.sm_clock_mhz;
   if (clock) state.counters["sm_clock_mhz"] = *clock;
   if (const char* name = counter_of(record.method); *name != '\0') {
@@ -84,26 +76,18 @@ void set_counters(benchmark::State& state, const PerfRecord& record) {
   }
 }
 
-/// Warms up, and times each launch of the benchmark's iterations. No samples: it was skipped.
+/// Warms up, and times as many launches as the benchmark has iterations. None: it was skipped.
 std::vector<double> time_iterations(benchmark::State& state, Suite& suite, const Plan& plan,
                                     Method method) {
-  std::vector<double> samples_us;
-  auto timer = LaunchTimer::make(plan, method);
-  Status status = timer.ok() ? timer->warm_up(suite.config.timing.warmup_iters) : timer.status();
-  if (!status.ok()) {
-    skip(state, suite, status);
+  auto samples = time_launches(plan, method, suite.config.timing.warmup_iters,
+                               static_cast<int>(state.max_iterations));
+  if (!samples.ok()) {
+    skip(state, suite, samples.status());
     return {};
   }
-  for (auto _ : state) {
-    const auto sample = timer->sample_us();
-    if (!sample.ok()) {
-      skip(state, suite, sample.status());
-      return {};
-    }
-    samples_us.push_back(*sample);
-    state.SetIterationTime(*sample / kMicroseconds);
-  }
-  return samples_us;
+  auto next = samples->begin();
+  for (auto _ : state) state.SetIterationTime(*next++ / kMicroseconds);
+  return std::move(*samples);
 }
 
 /// What was just timed, as one repetition, with the clocks of now.
@@ -141,13 +125,13 @@ bool may_rotate(const Shape& shape, const Device& device) {
   return l2.ok() && rotating_copies(input_bytes(problem_of(shape, Dtype::kE4M3)), *l2) > 1;
 }
 
-/// Samples of a method that stands beside a cell's own: a graph has many launches in each.
+/// Samples of a method that stands beside a goal shape's own: a graph has many launches in each.
 int samples_beside(Method method, const reference::Timing& timing) {
   return std::max(1, timing.timed_iters / (method == Method::kGraphWarm ? kGraphLaunches : 1));
 }
 
-/// The same for a cell, with the library's choice of variant as the label: single launches between
-/// events, and the medians of other methods beside them.
+/// The same for a goal shape, with the library's choice of variant as the label: single launches
+/// between events, and the medians of other methods beside them.
 void time_cell(benchmark::State& state, Suite& suite, const Shape& shape) {
   const auto launch = suite.cells.launch(shape);
   if (!launch.ok()) return skip(state, suite, launch.status());
@@ -223,27 +207,19 @@ void register_forward(Suite& suite, const Device& device) {
   });
 }
 
-/// Calls `use` for each cell without and with the causal mask.
-template <class Use>
-void for_each_cell(const Use& use) {
-  for (const Cell& cell : cells()) {
-    for (const Mask mask : {Mask::kNone, Mask::kCausal}) use(shape_of(cell, mask));
-  }
-}
-
 std::string name_of_series(const Shape& cell) {
-  return "forward/auto/" + cell.name;
+  return series_name("auto", cell.name, Method::kEventsWarm);
 }
 
 void register_cells(Suite& suite) {
-  for_each_cell([&suite](const Shape& shape) {
+  for (const Shape& shape : goal_shapes()) {
     benchmark::RegisterBenchmark(
         name_of_series(shape).c_str(),
         [&suite, shape](benchmark::State& state) { time_cell(state, suite, shape); })
         ->UseManualTime()
         ->Iterations(suite.config.timing.timed_iters)
         ->Unit(benchmark::kMicrosecond);
-  });
+  }
 }
 
 /// Without a GPU: what is not there to be timed.
@@ -251,7 +227,7 @@ void say_what_is_left_out(const std::string& reason) {
   std::fprintf(stderr, "performance needs a GPU (%s); --host_executor times the harness itself\n",
                reason.c_str());
   std::string left_out = "left out: forward/<variant>/<shape>";
-  for_each_cell([&](const Shape& shape) { left_out += ", " + name_of_series(shape); });
+  for (const Shape& shape : goal_shapes()) left_out += ", " + name_of_series(shape);
   std::fprintf(stderr, "%s\n", left_out.c_str());
 }
 
@@ -309,7 +285,7 @@ Result<BenchOptions> parse(int argc, char** argv, std::string& help) {
   return options;
 }
 
-/// Whether Google Benchmark is asked to run repetitions in turns: its file does not say.
+/// Whether Google Benchmark is asked to run repetitions interleaved: its file does not say.
 bool in_turns(const BenchOptions& options) {
   const std::string flag = "--benchmark_enable_random_interleaving";
   return std::any_of(options.rest.begin(), options.rest.end(), [&](const std::string& argument) {
@@ -318,30 +294,31 @@ bool in_turns(const BenchOptions& options) {
 }
 
 /// Hands Google Benchmark its flags and runs what is registered.
-int run_registered(const BenchOptions& options, char* program) {
+Result<int> run_registered(const BenchOptions& options, char* program) {
   std::vector<std::string> rest = options.rest;
   std::vector<char*> arguments = {program};
   for (std::string& argument : rest) arguments.push_back(argument.data());
   int count = static_cast<int>(arguments.size());
   benchmark::Initialize(&count, arguments.data());
-  if (count > 1) return refuse("unknown flag " + reference::one_line(arguments[1]));
+  if (count > 1) return invalid_argument("unknown flag " + reference::one_line(arguments[1]));
   const std::size_t run = benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
-  return run > 0 ? kExitPass : refuse("--benchmark_filter matches no benchmark");
+  if (run == 0) return invalid_argument("--benchmark_filter matches no benchmark");
+  return kExitPass;
 }
 
-int run_tool(int argc, char** argv) {
+Result<int> run_tool(int argc, char** argv) {
   std::string help;
   const auto options = parse(argc, argv, help);
-  if (!options.ok()) return refuse(options.status().message());
+  if (!options.ok()) return options.status();
   if (!help.empty()) {
     std::fputs(help.c_str(), stdout);
     return kExitPass;
   }
   const auto config = reference::load_config(options->config);
-  if (!config.ok()) return refuse(config.status().message());
+  if (!config.ok()) return config.status();
   const auto choice = choose_device("auto", current_device(), process_environment());
-  if (!choice.ok()) return refuse(choice.status().message());
+  if (!choice.ok()) return choice.status();
   const bool gpu = choice->device.backend == Backend::kDevice;
   if (!gpu) say_what_is_left_out(choice->no_gpu_reason);
   if (!gpu && !options->host_executor) return kExitPass;
@@ -349,7 +326,7 @@ int run_tool(int argc, char** argv) {
   Suite on_host(*config, host_executor());
   if (gpu) {
     const auto info = describe(choice->device);
-    if (!info.ok()) return refuse(info.status().message());
+    if (!info.ok()) return info.status();
     add_context(choice->device, &*info);
     register_forward(on_device, choice->device);
     register_cells(on_device);
@@ -358,18 +335,15 @@ int run_tool(int argc, char** argv) {
   }
   benchmark::AddCustomContext("random_interleaving", in_turns(*options) ? "true" : "false");
   if (options->host_executor) register_host_executor(on_host, host_executor());
-  const int exit_code = run_registered(*options, argv[0]);
+  const auto exit_code = run_registered(*options, argv[0]);
   // Google Benchmark ends well after SkipWithError; a failed gate must not.
   const bool failed = on_device.failed() || on_host.failed();
-  return failed ? kExitFail : exit_code;
+  if (failed) return kExitFail;
+  return exit_code;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run_tool(argc, argv);
-  } catch (const std::exception& error) {
-    return refuse(error.what());
-  }
+  return run_guarded("fp8_sdpa_bench", [&] { return run_tool(argc, argv); });
 }

@@ -31,6 +31,14 @@ reference::Shape shape_of(const Cell& cell, Mask mask) {
   return shape;
 }
 
+std::vector<reference::Shape> goal_shapes() {
+  std::vector<reference::Shape> shapes;
+  for (const Cell& cell : cells()) {
+    for (const Mask mask : {Mask::kNone, Mask::kCausal}) shapes.push_back(shape_of(cell, mask));
+  }
+  return shapes;
+}
+
 Result<GatedLaunch> GatedCells::launch(const reference::Shape& shape) {
   if (name_ != shape.name) {
     last_ = nullptr;  // before the next one's tensors are made

@@ -1,4 +1,4 @@
-// The cells of the Hopper goals: problems that forward() is timed on with its own choice of variant
+// The goal shapes of Hopper: problems that forward() is timed on with its own choice of variant
 // ("auto"), and the gates that stand before.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "benchmarks/run/gated_cases.hpp"
 #include "reference/config/config.hpp"
@@ -21,15 +22,15 @@ struct Cell {
   int head_dim;
 };
 
-/// Every cell: those that ask for throughput first, then those that ask for latency.
+/// Every goal shape: those that ask for throughput first, then those that ask for latency.
 std::span<const Cell> cells();
 
-/// The cell as a shape: named as it is, with "_causal" behind it under that mask; unit-normal
+/// The goal shape as a shape: named as it is, with "_causal" behind it under that mask; unit-normal
 /// inputs, so that every (batch, head) has descales of its own.
 reference::Shape shape_of(const Cell& cell, Mask mask);
 
-/// Launches of cells that have passed their gates, in bf16, with the library's choice of variant
-/// and the first seed of the configuration.
+/// Launches of goal shapes that have passed their gates, in bf16, with the library's choice of
+/// variant and the first seed of the configuration.
 class GatedCells {
  public:
   GatedCells(reference::Config config, Device device)
@@ -52,5 +53,8 @@ class GatedCells {
   std::shared_ptr<const GatedLaunch> last_;
   std::optional<reference::CaseData> drawn_;  ///< of the last shape that was judged by its rows
 };
+
+/// shape_of() every goal shape, without and with the causal mask.
+std::vector<reference::Shape> goal_shapes();
 
 }  // namespace fp8_sdpa::bench

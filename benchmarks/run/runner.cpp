@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "benchmarks/measure/phase.hpp"
-#include "benchmarks/run/run_report.hpp"
 #include "benchmarks/measure/timing.hpp"
 #include "benchmarks/measure/workload.hpp"
+#include "benchmarks/run/run_report.hpp"
 #include "reference/inputs/qkv.hpp"
 #include "reference/judge/check.hpp"
 
@@ -73,10 +73,6 @@ Status time_case(const PendingCase& pending, const RunRequest& request, const Ju
 }
 
 }  // namespace
-
-bool is_kernel_error(const Status& status) {
-  return status.code() == StatusCode::kDeviceError || status.code() == StatusCode::kExecutorError;
-}
 
 CorrectnessRecord error_record(const CaseData& data, const Variant& variant, const Status& status) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -60,7 +60,4 @@ Result<RunResults> run_cases(const RunRequest& request, const std::vector<Pendin
 CorrectnessRecord error_record(const reference::CaseData& data, const Variant& variant,
                                const Status& status);
 
-/// Whether a Status of check() is the kernel's fault, not the machine's or the user's.
-bool is_kernel_error(const Status& status);
-
 }  // namespace fp8_sdpa::bench

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "benchmarks/command/command_line.hpp"
+#include "benchmarks/command/text.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
@@ -16,16 +17,17 @@ constexpr int kMaxIters = 1'000'000;
 /// Leaves out of a default run what the host executor would take long for.
 void keep_host_shapes(RunRequest& request) {
   std::vector<Shape> kept;
-  std::string dropped;
+  std::vector<std::string> names;
   for (const Shape& shape : request.shapes) {
     if (score_count(shape) <= kHostScoreLimit) {
       kept.push_back(shape);
     } else {
-      dropped += (dropped.empty() ? "" : ",") + shape.name;
+      names.push_back(shape.name);
     }
   }
-  if (dropped.empty() || kept.empty()) return;
+  if (names.empty() || kept.empty()) return;
   request.shapes = std::move(kept);
+  const std::string dropped = join(names, ",");
   request.notes.push_back(
       dropped + " left out: it takes the host executor long, so it needs a GPU or --shapes " +
       dropped);
@@ -86,7 +88,7 @@ Result<RunnerOptions> parse_runner_options(int argc, const char* const* argv) {
   CommandLine line(
       "Judges attention kernels against their gates, times those that pass, and writes result "
       "files. Exit code 0: all passed; 1: a gate failed; 2: bad usage or configuration.",
-      "fp8_sdpa_run");
+      kRunnerName);
   const Option shapes = line.add("--shapes", options.shapes, "Names or globs, comma-separated");
   Option suite =
       line.add("--suite", options.suite, "Shapes of a suite: default, extended, all, ...");
@@ -129,6 +131,17 @@ Result<RunRequest> resolve(const RunnerOptions& options, const Result<Device>& g
   if (Status status = resolve_variants(options, environment, request); !status.ok()) return status;
   resolve_performance(options, request);
   return request;
+}
+
+Result<RunRequest> resolve_one(const RunnerOptions& options, const Result<Device>& gpu,
+                               const Environment& environment) {
+  auto request = resolve(options, gpu, environment);
+  if (!request.ok() || (request->shapes.size() == 1 && request->variants.size() == 1)) {
+    return request;
+  }
+  return invalid_argument("shape " + reference::one_line(options.shapes) + " and variant " +
+                          reference::one_line(options.variants) +
+                          ": expected one of each, not a glob or a list");
 }
 
 }  // namespace fp8_sdpa::bench

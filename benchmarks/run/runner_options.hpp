@@ -14,6 +14,8 @@
 
 namespace fp8_sdpa::bench {
 
+inline constexpr const char* kRunnerName = "fp8_sdpa_run";
+
 /// The command line as it was given.
 struct RunnerOptions {
   std::string shapes;  ///< comma-separated names or globs; empty: the suite
@@ -55,5 +57,9 @@ inline constexpr std::int64_t kHostScoreLimit = 4'000'000;
 /// Makes and checks every choice. `gpu` is what current_device() said.
 Result<RunRequest> resolve(const RunnerOptions& options, const Result<Device>& gpu,
                            const Environment& environment);
+
+/// The same for a tool that takes one shape and one variant: kInvalidArgument for more.
+Result<RunRequest> resolve_one(const RunnerOptions& options, const Result<Device>& gpu,
+                               const Environment& environment);
 
 }  // namespace fp8_sdpa::bench

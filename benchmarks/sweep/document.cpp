@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "benchmarks/command/text.hpp"
 #include "benchmarks/sweep/cost_model.hpp"
 #include "benchmarks/sweep/sweep.hpp"
-#include "benchmarks/command/text.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
@@ -15,8 +15,6 @@ namespace {
 using nlohmann::json;
 
 json to_json(const SweepRecord& record) {
-  constexpr double kMicroseconds = 1e6;
-  constexpr double kTera = 1e12;
   const reference::Shape& shape = record.shape;
   return {
       {"variant", record.variant},
@@ -31,7 +29,7 @@ json to_json(const SweepRecord& record) {
       {"steps", record.steps},
       {"events_us", record.events_us},
       {"graph_us", record.graph_us},
-      {"tflops", flop_count(shape) / (record.graph_us / kMicroseconds) / kTera},
+      {"tflops", tflops(shape, record.graph_us)},
       {"tensor_bytes", tensor_bytes(shape)},
       {"device_bytes", record.device_bytes},
   };

@@ -16,7 +16,7 @@
 namespace fp8_sdpa::bench {
 namespace {
 
-/// The oracle's share of a place: the sweep has many.
+/// The oracle's share of a sweep point: the sweep has many.
 constexpr std::int64_t kScoresOfPlace = std::int64_t{1} << 23;
 
 /// Free bytes of the current CUDA device.
@@ -29,7 +29,7 @@ std::int64_t free_device_bytes() {
   return static_cast<std::int64_t>(free_bytes);
 }
 
-/// The sweep at one place.
+/// The sweep at one of its points.
 class Stop {
  public:
   Stop(const SweepPlan& plan, const Device& device, SweepResults& results)

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What differs between two measurements of the same place.
+/// What differs between two measurements of the same sweep point.
 const std::set<std::string> kMeasured = {"events_us", "graph_us",  "tflops",
                                          "model_us",  "departure", "device_bytes"};
 
@@ -28,7 +28,7 @@ std::string place_of(const json& entry) {
   return entry.at("variant").get<std::string>() + " at " + entry.at("shape").get<std::string>();
 }
 
-/// A document's results by place.
+/// A document's results by sweep point.
 std::map<std::string, json> results_of(const json& document) {
   std::map<std::string, json> results;
   for (const json& result : document.at("results")) results[place_of(result)] = result;

@@ -14,7 +14,7 @@ struct SweepRun {
   double seconds = 0;
 };
 
-/// How two sweeps' times differ: by graph_us, place by place, as |a / b - 1|.
+/// How two sweeps' times differ: by graph_us, point by point, as |a / b - 1|.
 struct SweepDifference {
   int places = 0;
   double median = 0;
@@ -23,8 +23,8 @@ struct SweepDifference {
 };
 
 /// Compares two documents of sweep_document(). kExecutorError, in one line, unless both have the
-/// same places, variants and gaps, and at each place all but the times is the same: sizes, steps
-/// and bytes of tensors.
+/// same sweep points, variants and gaps, and at each sweep point all but the times is the same:
+/// sizes, steps and bytes of tensors.
 Result<SweepDifference> compare_sweeps(const nlohmann::json& one, const nlohmann::json& all);
 
 /// scaling.json: both runs, the share of the time, 1 / N, and the difference of the results.

@@ -13,7 +13,7 @@
 
 namespace fp8_sdpa::bench {
 
-/// A place of the sweep: B*H and S are powers of two, and B*H * S^2 = 2^level, so that all places
+/// A sweep point: B*H and S are powers of two, and B*H * S^2 = 2^level, so that all sweep points
 /// of a level have the same work.
 struct SweepPlace {
   int level = 0;
@@ -27,14 +27,14 @@ inline constexpr int kFirstLevel = 17;      ///< S = 32, B*H = 128
 inline constexpr int kLastLevel = 32;       ///< S = 65536, B*H = 1
 inline constexpr int kLevelStep = 3;
 
-/// Every place of the levels first, first + step, ... last, by level and then by S.
+/// Every sweep point of the levels first, first + step, ... last, by level and then by S.
 std::vector<SweepPlace> sweep_places(int first, int last, int step, int head_dim);
 
-/// The places of part `part` of `parts`: dealt one by one, the most work first, so that all parts
-/// have about the same. Every place is in exactly one part. @pre 0 <= part < parts.
+/// The sweep points of part `part` of `parts`: dealt one by one, the most work first, so that all
+/// parts have about the same. Every sweep point is in exactly one part. @pre 0 <= part < parts.
 std::vector<SweepPlace> places_of_part(std::vector<SweepPlace> places, int part, int parts);
 
-/// One variant at one place, measured.
+/// One variant at one sweep point, measured.
 struct SweepRecord {
   int level = 0;
   reference::Shape shape;
@@ -47,7 +47,7 @@ struct SweepRecord {
   std::int64_t device_bytes = 0;  ///< what the device's free memory fell by
 };
 
-/// A place that has no record, and why.
+/// A sweep point that has no record, and why.
 struct SweepGap {
   std::string shape;
   std::string variant;
@@ -64,28 +64,29 @@ struct SweepResults {
 std::int64_t tensor_bytes(const reference::Shape& shape);
 
 /// sweep.json: the records in the order of levels, lengths and variants, whoever measured them, and
-/// the cost model of each variant, fitted on its graph times. A variant with too few places has no
-/// fit, and null for model and departure.
+/// the cost model of each variant, fitted on its graph times. A variant with too few sweep points
+/// has no fit, and null for model and departure.
 nlohmann::json sweep_document(const RunInfo& run, const SweepResults& results);
 
 /// The documents of parts as one, which is what sweep_document() makes of all of their records. Its
 /// header is the first one's. kInvalidArgument, in one line, for parts of other devices, builds or
-/// schema versions, and for a place that is there twice. @pre each is of its schema; not empty.
+/// schema versions, and for a sweep point that is there twice. @pre each is of its schema; not
+/// empty.
 Result<nlohmann::json> merge_sweeps(const std::vector<nlohmann::json>& parts);
 
-/// A table for people: each variant's model, and the places that depart from it most.
+/// A table for people: each variant's model, and the sweep points that depart from it most.
 std::string sweep_table(const nlohmann::json& document);
 
 /// What to measure, and how.
 struct SweepPlan {
   std::vector<SweepPlace> places;
-  std::vector<const Variant*> variants;  ///< empty: the library's own choice for each place
+  std::vector<const Variant*> variants;  ///< empty: the library's own choice for each sweep point
   reference::Config config;              ///< tolerances and launches
   int timed_iters = 0;
 };
 
-/// Judges and measures each variant at each place on a CUDA device. A Status means that the sweep
-/// cannot go on.
+/// Judges and measures each variant at each sweep point on a CUDA device. A Status means that the
+/// sweep cannot go on.
 Result<SweepResults> run_sweep(const SweepPlan& plan, const Device& device);
 
 }  // namespace fp8_sdpa::bench

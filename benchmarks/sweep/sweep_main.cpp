@@ -1,11 +1,10 @@
 // fp8_sdpa_sweep: lengths and heads at constant work, and the cost model that fits them; writes
-// sweep.json. On several GPUs it deals the places to parts that ctest runs, one GPU each, and
+// sweep.json. On several GPUs it deals the sweep points to parts that ctest runs, one GPU each, and
 // merges them. Exit code 0: written, or no GPU; 1: a gate failed, or a part; 2: bad usage, no GPU
 // where one is required.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,19 +12,21 @@
 
 #include "benchmarks/command/device_choice.hpp"
 #include "benchmarks/command/paths.hpp"
-#include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/command/selection.hpp"
 #include "benchmarks/command/subprocess.hpp"
+#include "benchmarks/command/tool.hpp"
+#include "benchmarks/files/result_directory.hpp"
+#include "benchmarks/files/validate.hpp"
 #include "benchmarks/sweep/allocation.hpp"
 #include "benchmarks/sweep/scaling.hpp"
 #include "benchmarks/sweep/sweep.hpp"
-#include "benchmarks/command/tool.hpp"
-#include "benchmarks/files/validate.hpp"
 
 namespace {
 
 using namespace fp8_sdpa;
 using namespace fp8_sdpa::bench;
+
+constexpr const char* kName = "fp8_sdpa_sweep";
 
 struct Arguments {
   std::string variants = "auto";
@@ -66,23 +67,21 @@ Result<SweepPlan> resolve(const Arguments& arguments) {
   return plan;
 }
 
-int write_and_tell(const CommandLine& line, ResultDirectory& directory,
-                   const nlohmann::json& document) {
-  if (Status s = directory.write(kSweepFile, document); !s.ok()) return refuse(line, s.message());
+Status write_and_tell(ResultDirectory& directory, const nlohmann::json& document) {
+  if (Status s = directory.write(kSweepFile, document); !s.ok()) return s;
   std::printf("%s\nwritten: %s/%s\n", sweep_table(document).c_str(), directory.path().c_str(),
               kSweepFile);
-  return kExitPass;
+  return {};
 }
 
-/// Measures the places of this process on its GPU.
-int measure(const CommandLine& line, const SweepPlan& plan, ResultDirectory& directory,
-            const Device& device) {
+/// Measures the sweep points of this process on its GPU.
+Result<int> measure(const SweepPlan& plan, ResultDirectory& directory, const Device& device) {
   const auto info = describe_run(device);
-  if (!info.ok()) return refuse(line, info.status().message());
+  if (!info.ok()) return info.status();
   const auto results = run_sweep(plan, device);
-  if (!results.ok()) return refuse(line, results.status().message());
-  const int code = write_and_tell(line, directory, sweep_document(*info, *results));
-  return code != kExitPass || results->pass ? code : kExitFail;
+  if (!results.ok()) return results.status();
+  if (Status s = write_and_tell(directory, sweep_document(*info, *results)); !s.ok()) return s;
+  return results->pass ? kExitPass : kExitFail;
 }
 
 /// The GPUs of "--gpus all" or "--gpus 0,2".
@@ -102,65 +101,60 @@ Result<std::vector<int>> chosen_gpus(const std::string& text) {
   return gpus;
 }
 
+Result<nlohmann::json> read_sweep(const std::string& folder) {
+  return read_result_file(folder + "/" + kSweepFile, "sweep", default_schema_folder());
+}
+
 Result<nlohmann::json> merge_parts(const std::string& folder, int parts) {
   std::vector<nlohmann::json> documents;
   for (int part = 0; part < parts; ++part) {
-    const std::string path =
-        folder + "/part_" + std::to_string(part) + "/" + std::string(kSweepFile);
-    auto document = read_result_file(path, "sweep", default_schema_folder());
+    auto document = read_sweep(folder + "/part_" + std::to_string(part));
     if (!document.ok()) return document.status();
     documents.push_back(std::move(*document));
   }
   return merge_sweeps(documents);
 }
 
-/// Spreads the places over GPUs through ctest, and merges what the parts wrote.
-int spread(const CommandLine& line, const Arguments& arguments, const std::string& self,
-           const std::vector<int>& gpus, ResultDirectory& directory) {
+/// Spreads the sweep points over GPUs through ctest, and merges what the parts wrote.
+Result<int> spread(const Arguments& arguments, const std::string& self,
+                   const std::vector<int>& gpus, ResultDirectory& directory) {
   constexpr int kPartsOfGpu = 3;  // so that no GPU waits long for the last part of another
   const std::string ctest = find_program("ctest");
   if (ctest.empty())
-    return refuse(line, "ctest is not on PATH: it spreads the parts over the GPUs");
+    return invalid_argument("ctest is not on PATH: it spreads the parts over the GPUs");
   const std::string folder = std::filesystem::absolute(directory.path()).string();
   const auto places =
       sweep_places(arguments.first, arguments.last, arguments.step, arguments.head_dim);
   const int parts =
       std::min(static_cast<int>(gpus.size()) * kPartsOfGpu, static_cast<int>(places.size()));
-  const std::vector<std::string> command = {self,
-                                            "--variants",
-                                            arguments.variants,
-                                            "--config",
-                                            std::filesystem::absolute(arguments.config).string(),
-                                            "--first-level",
-                                            std::to_string(arguments.first),
-                                            "--last-level",
-                                            std::to_string(arguments.last),
-                                            "--level-step",
-                                            std::to_string(arguments.step),
-                                            "--head-dim",
-                                            std::to_string(arguments.head_dim),
-                                            "--iters",
-                                            std::to_string(arguments.iters)};
-  if (Status s = directory.write("gpus.json", resource_spec(gpus)); !s.ok()) {
-    return refuse(line, s.message());
+  std::vector<std::string> command = {self};
+  for (const auto& [flag, value] :
+       {std::pair{"--variants", arguments.variants},
+        {"--config", std::filesystem::absolute(arguments.config).string()},
+        {"--first-level", std::to_string(arguments.first)},
+        {"--last-level", std::to_string(arguments.last)},
+        {"--level-step", std::to_string(arguments.step)},
+        {"--head-dim", std::to_string(arguments.head_dim)},
+        {"--iters", std::to_string(arguments.iters)}}) {
+    command.insert(command.end(), {flag, value});
   }
+  if (Status s = directory.write("gpus.json", resource_spec(gpus)); !s.ok()) return s;
   const std::string tests = part_tests(command, parts, folder);
-  if (Status s = replace_file(folder + "/CTestTestfile.cmake", tests); !s.ok()) {
-    return refuse(line, s.message());
-  }
+  if (Status s = replace_file(folder + "/CTestTestfile.cmake", tests); !s.ok()) return s;
   const auto ran =
       run_process({ctest, "--test-dir", folder, "--resource-spec-file", folder + "/gpus.json",
                    "--parallel", std::to_string(gpus.size()), "--output-on-failure"},
                   Stderr::kKeep);
-  if (!ran.ok()) return refuse(line, ran.status().message());
+  if (!ran.ok()) return ran.status();
   if (ran->exit_code != 0) {
     std::fputs(ran->output.c_str(), stdout);
-    refuse(line, "a part failed, see above; what the others wrote is in " + folder + "/part_*");
+    refuse(kName, "a part failed, see above; what the others wrote is in " + folder + "/part_*");
     return kExitFail;
   }
   const auto merged = merge_parts(folder, parts);
-  if (!merged.ok()) return refuse(line, merged.status().message());
-  return write_and_tell(line, directory, *merged);
+  if (!merged.ok()) return merged.status();
+  if (Status s = write_and_tell(directory, *merged); !s.ok()) return s;
+  return kExitPass;
 }
 
 /// The GPU that CTest gave this process, and its share of the cores.
@@ -177,68 +171,61 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 /// The sweep on the first of the GPUs alone, then on all of them: both times, and whether the
 /// results are the same.
-int measure_scaling(const CommandLine& line, const Arguments& arguments, const std::string& self,
-                    const std::vector<int>& gpus, ResultDirectory& directory) {
+Result<int> measure_scaling(const Arguments& arguments, const std::string& self,
+                            const std::vector<int>& gpus, ResultDirectory& directory) {
   auto alone = ResultDirectory::open(arguments.folder + "/one_gpu");
-  if (!alone.ok()) return refuse(line, alone.status().message());
+  if (!alone.ok()) return alone.status();
   auto start = std::chrono::steady_clock::now();
-  if (const int code = spread(line, arguments, self, {gpus.front()}, *alone); code != kExitPass) {
+  if (const auto code = spread(arguments, self, {gpus.front()}, *alone);
+      !code.ok() || *code != kExitPass)
     return code;
-  }
   const SweepRun one{1, seconds_since(start)};
   start = std::chrono::steady_clock::now();
-  if (const int code = spread(line, arguments, self, gpus, directory); code != kExitPass) {
+  if (const auto code = spread(arguments, self, gpus, directory); !code.ok() || *code != kExitPass)
     return code;
-  }
   const SweepRun all{static_cast<int>(gpus.size()), seconds_since(start)};
-  const auto of_one =
-      read_result_file(alone->path() + "/" + kSweepFile, "sweep", default_schema_folder());
-  if (!of_one.ok()) return refuse(line, of_one.status().message());
-  const auto of_all =
-      read_result_file(directory.path() + "/" + kSweepFile, "sweep", default_schema_folder());
-  if (!of_all.ok()) return refuse(line, of_all.status().message());
+  const auto of_one = read_sweep(alone->path());
+  if (!of_one.ok()) return of_one.status();
+  const auto of_all = read_sweep(directory.path());
+  if (!of_all.ok()) return of_all.status();
   const auto difference = compare_sweeps(*of_one, *of_all);
   if (!difference.ok()) {
-    refuse(line, difference.status().message());
+    refuse(kName, difference.status().message());
     return kExitFail;
   }
   const auto document = scaling_document(*of_all, one, all, *difference);
-  if (Status s = directory.write("scaling.json", document); !s.ok()) {
-    return refuse(line, s.message());
-  }
+  if (Status s = directory.write("scaling.json", document); !s.ok()) return s;
   std::printf("%s\nwritten: %s/scaling.json\n", scaling_line(one, all, *difference).c_str(),
               directory.path().c_str());
   return kExitPass;
 }
 
-int run(const CommandLine& line, Arguments arguments, const std::string& self) {
+Result<int> run(Arguments arguments, const std::string& self) {
   const auto plan = resolve(arguments);
-  if (!plan.ok()) return refuse(line, plan.status().message());
+  if (!plan.ok()) return plan.status();
   if (arguments.scaling && arguments.gpus.empty()) {
-    return refuse(line, "--scaling compares one GPU with several: it needs --gpus");
+    return invalid_argument("--scaling compares one GPU with several: it needs --gpus");
   }
   const auto allocated = allocated_gpu(process_environment());
-  if (!allocated.ok()) return refuse(line, allocated.status().message());
+  if (!allocated.ok()) return allocated.status();
   if (*allocated) {
-    if (Status s = use_allocated(**allocated); !s.ok()) return refuse(line, s.message());
+    if (Status s = use_allocated(**allocated); !s.ok()) return s;
   }
   const auto choice = choose_device("auto", current_device(), process_environment());
-  if (!choice.ok()) return refuse(line, choice.status().message());
+  if (!choice.ok()) return choice.status();
   if (choice->device.backend != Backend::kDevice) {
     std::fprintf(stderr, "the sweep is left out: it needs a GPU (%s)\n",
                  choice->no_gpu_reason.c_str());
     return kExitPass;
   }
-  if (arguments.folder.empty()) {
-    arguments.folder = "results/" + folder_name(std::time(nullptr)) + "-sweep";
-  }
+  arguments.folder = folder_or_default(arguments.folder, "sweep");
   auto directory = ResultDirectory::open(arguments.folder);
-  if (!directory.ok()) return refuse(line, directory.status().message());
-  if (arguments.gpus.empty()) return measure(line, *plan, *directory, choice->device);
+  if (!directory.ok()) return directory.status();
+  if (arguments.gpus.empty()) return measure(*plan, *directory, choice->device);
   const auto gpus = chosen_gpus(arguments.gpus);
-  if (!gpus.ok()) return refuse(line, gpus.status().message());
-  if (arguments.scaling) return measure_scaling(line, arguments, self, *gpus, *directory);
-  return spread(line, arguments, self, *gpus, *directory);
+  if (!gpus.ok()) return gpus.status();
+  if (arguments.scaling) return measure_scaling(arguments, self, *gpus, *directory);
+  return spread(arguments, self, *gpus, *directory);
 }
 
 }  // namespace
@@ -249,7 +236,7 @@ int main(int argc, char** argv) {
   CommandLine line(
       "Measures launches from S = 32 to 65536 and B*H = 1 to 128 at constant work, and fits what "
       "they cost.",
-      "fp8_sdpa_sweep");
+      kName);
   Arguments arguments;
   line.add("--variants", arguments.variants,
            "Names or globs; auto: the library's choice at each place");
@@ -271,6 +258,6 @@ int main(int argc, char** argv) {
   line.add("--out", arguments.folder, "Default: results/<YYYYMMDD-HHMMSS>-sweep");
   if (const auto code = parse_or_exit(line, argc, argv)) return *code;
   return run_guarded(line, [&] {
-    return run(line, arguments, std::filesystem::read_symlink("/proc/self/exe").string());
+    return run(arguments, std::filesystem::read_symlink("/proc/self/exe").string());
   });
 }

@@ -27,7 +27,9 @@ std::string variant_of(const std::string& mangled) {
     std::size_t length = 0;
     const auto [rest, failed] = std::from_chars(begin, end, length);
     if (failed == std::errc() && length > 0 && length <= static_cast<std::size_t>(end - rest)) {
-      return {rest, length};
+      // Where a variant has several kernels, what follows tells them apart.
+      static const std::regex kKernelOfVariant("_d[0-9]+_(no_)?lse$");
+      return std::regex_replace(std::string(rest, length), kKernelOfVariant, "");
     }
     at = mangled.find(kNamespace, at + 1);
   }

@@ -43,9 +43,13 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
   return result;
 }
 
+std::string_view Plan::variant_name() const {
+  return variant_->name;
+}
+
 Status forward(const Plan& plan, void* workspace, CUstream_st* stream) {
   if (workspace == nullptr && plan.workspace_bytes() > 0) {
-    return invalid_argument("workspace is null; " + std::string(plan.variant().name) + " needs " +
+    return invalid_argument("workspace is null; " + std::string(plan.variant_name()) + " needs " +
                             std::to_string(plan.workspace_bytes()) +
                             " bytes for this problem (Plan::workspace_bytes)");
   }
@@ -54,7 +58,7 @@ Status forward(const Plan& plan, void* workspace, CUstream_st* stream) {
     return invalid_argument("workspace is not aligned to " +
                             std::to_string(Plan::kWorkspaceAlignment) + " bytes");
   }
-  const gpu::Queue queue{stream, &plan.device().executor};
+  const gpu::Queue queue{stream, plan.device().executor.get()};
   const detail::Functions& functions = functions_of(plan.variant(), plan.device());
   if (functions.launch_prepared != nullptr) {
     return functions.launch_prepared(plan.state(), workspace, queue);

@@ -47,7 +47,6 @@ struct Resources {
   std::size_t shared_bytes = 0;  ///< dynamic shared memory: sizeof the kernel's Shared struct
   int tile_m = 0;                ///< query rows per block
   int tile_n = 0;                ///< keys per step
-  int cluster_blocks = 1;        ///< blocks that share those rows
 };
 
 namespace detail {

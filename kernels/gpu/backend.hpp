@@ -8,7 +8,7 @@
 
 #include <vector_types.h>
 
-#include "fp8_sdpa/device.hpp"
+#include "gpu/types.hpp"
 
 #if defined(__CUDACC__)
 #define GPU_ON_DEVICE 1

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "fp8_sdpa/status.hpp"
+#include "gpu/types.hpp"
 
 namespace gpu {
 

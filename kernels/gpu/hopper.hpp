@@ -2,7 +2,6 @@
 // `static constexpr bool kOnlySm90a = true` (gpu/launch.hpp).
 #pragma once
 
-#include "gpu/cluster.hpp"        // IWYU pragma: export
 #include "gpu/global_store.hpp"   // IWYU pragma: export
 #include "gpu/gpu.hpp"            // IWYU pragma: export
 #include "gpu/shared_matrix.hpp"  // IWYU pragma: export

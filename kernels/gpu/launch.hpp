@@ -5,7 +5,7 @@
 // GPU_FN static void run(const Params&, Shared&). It may have static constexpr int kMinSmVersion
 // (89 for sm_89): code for older architectures, which lack its instructions, is then a trap. It may
 // have static constexpr bool kOnlySm90a = true: code for every architecture but sm_90a is a trap.
-// And static constexpr int kClusterBlocks (gpu/cluster.hpp). K
+// K
 // must not be a template over a non-type argument of class type: nvcc's host stub does not compile
 // then. Use a tag type. static constexpr bool kUsesPdl = true: gpu/dependent_launch.hpp.
 #pragma once
@@ -16,28 +16,18 @@
 #include <cstring>
 #include <type_traits>
 
-#include "fp8_sdpa/device.hpp"
-#include "fp8_sdpa/status.hpp"
 #include "gpu/backend.hpp"
 #include "gpu/queue.hpp"
+#include "gpu/types.hpp"
 #if GPU_ON_DEVICE
 #include "gpu/cuda_check.hpp"
 #else
+#include "gpu/executor_options.hpp"
 #include "gpu/host/executor/runtime.hpp"
 #endif
 
 namespace gpu {
 inline namespace GPU_BACKEND {
-
-/// Blocks of a cluster of K; 1 if K does not say.
-template <class K>
-consteval int cluster_blocks() {
-  if constexpr (requires { K::kClusterBlocks; }) {
-    return K::kClusterBlocks;
-  } else {
-    return 1;
-  }
-}
 
 /// Whether K may start before the kernel before it has ended.
 template <class K>
@@ -150,23 +140,16 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
 #if GPU_ON_DEVICE
   bool early = false;
   if (fp8_sdpa::Status s = can_use_pdl<K>(early); !s.ok()) return s;
-  cudaLaunchAttribute attributes[2] = {};
-  unsigned count = 0;
-  if (cluster_blocks<K>() > 1) {
-    attributes[count].id = cudaLaunchAttributeClusterDimension;
-    attributes[count++].val.clusterDim = {cluster_blocks<K>(), 1, 1};
-  }
-  if (early) {
-    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-  }
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = dim3(K::kThreads);
   config.dynamicSmemBytes = sizeof(Shared);
   config.stream = queue.stream;
-  config.attrs = attributes;
-  config.numAttrs = count;
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
   for (const bool anew : {false, true}) {
     if (fp8_sdpa::Status s = allow_shared_memory<K>(anew); !s.ok()) return s;
     const cudaError_t error = cudaLaunchKernelEx(&config, kernel_entry<K>, params);
@@ -183,7 +166,6 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
       .grid = grid,
       .threads = K::kThreads,
       .min_blocks = K::kMinBlocks,
-      .cluster_blocks = cluster_blocks<K>(),
       .uses_pdl = uses_pdl<K>(),
       .shared_bytes = sizeof(Shared),
       .shared_alignment = kSharedAlignment,

@@ -35,18 +35,8 @@ GPU_FN void mbarrier_init(MBarrier& barrier, int count, [[maybe_unused]] Loc loc
 #endif
 }
 
-/// mbarrier.inval.shared::cta.b64 (PTX ISA, "mbarrier.inval"; sm_80): the memory is free for other
-/// use. Nobody waits for the barrier then.
-GPU_FN void mbarrier_inval(MBarrier& barrier, [[maybe_unused]] Loc loc = GPU_LOC) {
-#if GPU_ON_DEVICE
-  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier)) : "memory");
-#else
-  host::mbarrier_inval(barrier, loc);
-#endif
-}
-
 /// fence.mbarrier_init.release.cluster (PTX ISA, "membar, fence"; sm_90): makes this thread's
-/// mbarrier_init visible to the async proxy and to the cluster.
+/// mbarrier_init visible to the async proxy.
 GPU_FN void fence_mbarrier_init([[maybe_unused]] Loc loc = GPU_LOC) {
 #if GPU_ON_DEVICE
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -92,19 +82,6 @@ GPU_FN void mbarrier_arrive_expect_tx(MBarrier& barrier, int bytes,
       : "memory");
 #else
   host::mbarrier_arrive_expect_tx(barrier, bytes, loc);
-#endif
-}
-
-/// mbarrier.expect_tx.relaxed.cta.shared::cta.b64 (PTX ISA, "mbarrier.expect_tx"; sm_90): has this
-/// phase wait for `bytes` more, and counts nobody.
-GPU_FN void mbarrier_expect_tx(MBarrier& barrier, int bytes, [[maybe_unused]] Loc loc = GPU_LOC) {
-#if GPU_ON_DEVICE
-  asm volatile(
-      "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)),
-      "r"(bytes)
-      : "memory");
-#else
-  host::mbarrier_expect_tx(barrier, bytes, loc);
 #endif
 }
 

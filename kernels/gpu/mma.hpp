@@ -72,20 +72,6 @@ GPU_FN void stmatrix_x4(void* row, const std::uint32_t (&r)[4],
 #endif
 }
 
-/// stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 (PTX ISA, "stmatrix"; sm_90): ldmatrix_x4_trans's
-/// inverse.
-GPU_FN void stmatrix_x4_trans(void* row, const std::uint32_t (&r)[4],
-                              [[maybe_unused]] Loc loc = GPU_LOC) {
-#if GPU_ON_DEVICE
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   shared_address(row)),
-               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-               : "memory");
-#else
-  host::write_matrix_row(row, host::stmatrix_x4_trans(row, r, "stmatrix_x4_trans", loc));
-#endif
-}
-
 /// mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 (PTX ISA, "mma"; sm_80):
 /// d (16 x 8) += a (16 x 16) b (16 x 8), half operands, fp32 accumulation.
 GPU_FN void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],

@@ -2,9 +2,11 @@
 // of both are bound in one table.
 #pragma once
 
-#include "fp8_sdpa/device.hpp"
-
 struct CUstream_st;
+
+namespace fp8_sdpa {
+struct ExecutorOptions;
+}
 
 namespace gpu {
 

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fp8_sdpa/status.hpp"
 #include "gpu/backend.hpp"
 #include "gpu/shared_matrix.hpp"
+#include "gpu/types.hpp"
 #if GPU_ON_DEVICE
 #include <cuda.h>
 

@@ -1,4 +1,4 @@
-// Boxes of a tensor between global and shared memory, moved by the tensor memory accelerator: PTX
+// Boxes of a tensor from global to shared memory, moved by the tensor memory accelerator: PTX
 // ISA, "Data Movement and Conversion Instructions: Asynchronous copy: Tensor copy". And plain
 // bytes, without a tensor map: "Bulk copy".
 //
@@ -24,11 +24,6 @@ inline namespace GPU_BACKEND {
                ".shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {" COORDINATES \
                "}], [%2];" ::"r"(shared_address(shared)),                                      \
                "l"(&map), "r"(shared_address(&barrier)), __VA_ARGS__                           \
-               : "memory")
-#define GPU_TMA_STORE(RANK, COORDINATES, ...)                                                   \
-  asm volatile("cp.async.bulk.tensor." RANK ".global.shared::cta.bulk_group [%0, {" COORDINATES \
-               "}], [%1];" ::"l"(&map),                                                         \
-               "r"(shared_address(shared)), __VA_ARGS__                                         \
                : "memory")
 #endif
 
@@ -81,80 +76,9 @@ GPU_FN void bulk_load(void* shared, const void* global, std::uint32_t bytes, MBa
 #endif
 }
 
-/// cp.async.bulk.tensor.2d.global.shared::cta.bulk_group (PTX ISA, "cp.async.bulk.tensor"; sm_90):
-/// stores the box to (x, y), but for what lies past the tensor's ends. Reads shared memory through
-/// the async proxy: fence_proxy_async comes between ordinary stores and this. No coordinate is
-/// negative: measured on an H200, which takes such a store (not such a load) for an illegal
-/// instruction.
-GPU_FN void tma_store_2d(const TensorMap& map, const void* shared, int x, int y,
-                         [[maybe_unused]] Loc loc = GPU_LOC) {
-#if GPU_ON_DEVICE
-  GPU_TMA_STORE("2d", "%2, %3", "r"(x), "r"(y));
-#else
-  host::tma_store({const_cast<void*>(shared), &map, {x, y, 0, 0}, 2}, "tma_store_2d", loc);
-#endif
-}
-
-/// cp.async.bulk.tensor.3d, likewise.
-GPU_FN void tma_store_3d(const TensorMap& map, const void* shared, int x, int y, int z,
-                         [[maybe_unused]] Loc loc = GPU_LOC) {
-#if GPU_ON_DEVICE
-  GPU_TMA_STORE("3d", "%2, %3, %4", "r"(x), "r"(y), "r"(z));
-#else
-  host::tma_store({const_cast<void*>(shared), &map, {x, y, z, 0}, 3}, "tma_store_3d", loc);
-#endif
-}
-
-/// cp.async.bulk.tensor.4d, likewise.
-GPU_FN void tma_store_4d(const TensorMap& map, const void* shared, int x, int y, int z, int w,
-                         [[maybe_unused]] Loc loc = GPU_LOC) {
-#if GPU_ON_DEVICE
-  GPU_TMA_STORE("4d", "%2, %3, %4, %5", "r"(x), "r"(y), "r"(z), "r"(w));
-#else
-  host::tma_store({const_cast<void*>(shared), &map, {x, y, z, w}, 4}, "tma_store_4d", loc);
-#endif
-}
-
 #if GPU_ON_DEVICE
 #undef GPU_TMA_LOAD
-#undef GPU_TMA_STORE
 #endif
-
-/// cp.async.bulk.commit_group (PTX ISA, "cp.async.bulk.commit_group"; sm_90): this thread's stores
-/// since the last commit become one group, which may be empty.
-GPU_FN void tma_store_commit([[maybe_unused]] Loc loc = GPU_LOC) {
-#if GPU_ON_DEVICE
-  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-#else
-  host::tma_store_commit(loc);
-#endif
-}
-
-/// cp.async.bulk.wait_group.read N (PTX ISA, "cp.async.bulk.wait_group"; sm_90): waits until all
-/// but the N youngest of this thread's groups have read their shared memory, which may then be
-/// written.
-template <int N>
-GPU_FN void tma_store_wait_read([[maybe_unused]] Loc loc = GPU_LOC) {
-  static_assert(N >= 0);
-#if GPU_ON_DEVICE
-  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
-#else
-  host::tma_store_wait(N, /*until_written=*/false, loc);
-#endif
-}
-
-/// cp.async.bulk.wait_group N (PTX ISA, "cp.async.bulk.wait_group"; sm_90): waits until all but the
-/// N youngest of this thread's groups have been written to global memory. A kernel's end waits for
-/// that too, but not for reads: wait_read before a thread exits.
-template <int N>
-GPU_FN void tma_store_wait([[maybe_unused]] Loc loc = GPU_LOC) {
-  static_assert(N >= 0);
-#if GPU_ON_DEVICE
-  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
-#else
-  host::tma_store_wait(N, /*until_written=*/true, loc);
-#endif
-}
 
 /// prefetch.tensormap (PTX ISA, "prefetch, prefetchu"; sm_90): fetches the map ahead of its first
 /// use. Changes nothing but time.

@@ -92,11 +92,11 @@ Status supports(const TileShape& shape, const Problem& p, const Device& device) 
                        number(device.sm_version));
   }
   if (Status s = check_formats(name, p); !s.ok()) return s;
+  if (Status s = check_keys(name, shape, p); !s.ok()) return s;
   if (shape.lse == Lse::no_lse && p.lse != nullptr) {
     return unsupported(name + " gives no LSE at head_dim " + number(p.head_dim) +
                        ": its row sums are of rounded weights");
   }
-  if (Status s = check_keys(name, shape, p); !s.ok()) return s;
   const bool transposed = p.v.stride_dim != 1;
   if (Status s = check_map(name, "q", p.q, false); !s.ok()) return s;
   if (Status s = check_map(name, "k", p.k, false); !s.ok()) return s;

@@ -6,37 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
+#include "reference/inputs/shape.hpp"  // IWYU pragma: export
 
 namespace fp8_sdpa::reference {
-
-/// How the unquantised inputs are drawn.
-struct InputSpec {
-  /// "uniform" (low, high), "normal" (mean, stddev) or another of input_families(), without
-  /// parameters.
-  std::string family = "uniform";
-  double low = -1.0;
-  double high = 1.0;
-  double mean = 0.0;
-  double stddev = 1.0;
-  bool operator==(const InputSpec&) const = default;
-};
-
-/// One named problem size.
-struct Shape {
-  std::string name;
-  int batch = 0;
-  int heads_q = 0;
-  int heads_kv = 0;  ///< defaults to heads_q
-  std::int64_t seq_q = 0;
-  std::int64_t seq_kv = 0;  ///< defaults to seq_q
-  int head_dim = 0;
-  Mask mask = Mask::kNone;
-  InputSpec inputs;
-  std::vector<std::string> suites;
-  bool operator==(const Shape&) const = default;
-};
 
 /// What gates.hpp judges by. Every field is required in the file.
 struct Tolerances {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "reference/config/config.hpp"
 #include "reference/inputs/inputs.hpp"
+#include "reference/inputs/shape.hpp"
 
 namespace fp8_sdpa::reference {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fp8_sdpa/status.hpp"
-#include "reference/config/config.hpp"
+#include "reference/inputs/shape.hpp"
 
 namespace fp8_sdpa::reference {
 

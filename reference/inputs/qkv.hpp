@@ -7,7 +7,7 @@
 
 #include "fp8_sdpa/status.hpp"
 #include "reference/inputs/inputs.hpp"
-#include "reference/oracle/oracle.hpp"
+#include "reference/inputs/shape.hpp"
 
 namespace fp8_sdpa::reference {
 

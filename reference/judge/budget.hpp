@@ -66,10 +66,6 @@ std::shared_ptr<const Budget> budget_of(const CaseData& data, const ModelOptions
 std::shared_ptr<const Budget> budget_of(const CaseData& data, const ModelOptions& options,
                                         const RowRange& range);
 
-/// Budgets that were made, by options. Thread-safe.
-class BudgetCache;
-std::shared_ptr<BudgetCache> make_budget_cache();
-
 /// The gates "budget_row", "budget_head" and "budget_tensor": the rms error against `want` of the
 /// row, head or tensor that is worst for its allowance; value and threshold are divided by the rms
 /// of `want` over the head, or the tensor. Elements that agree on being NaN or infinite are left

@@ -78,9 +78,11 @@ Status serves(const Variant& variant, const Shape& shape, Dtype dtype, const Dev
                         what_it_gives(variant, shape, dtype, device, options));
 }
 
-Result<CaseResult> check(const Variant& variant, const CaseData& data, const Device& device,
-                         const Tolerances& tolerances, const CheckOptions& asked) {
-  const CheckOptions options = what_it_gives(variant, data.shape, data.dtype, device, asked);
+namespace {
+
+/// check() of exactly these options.
+Result<CaseResult> check_one(const Variant& variant, const CaseData& data, const Device& device,
+                             const Tolerances& tolerances, const CheckOptions& options) {
   auto harness = Harness::make(data, device, options);
   if (!harness.ok()) return harness.status();
   const Result<Plan> planned = plan((*harness)->problem(), device, &variant, options.plan);
@@ -97,6 +99,36 @@ Result<CaseResult> check(const Variant& variant, const CaseData& data, const Dev
   result.pass = true;
   for (const GateResult& gate : result.gates) result.pass = result.pass && gate.pass;
   return result;
+}
+
+/// The worse of two verdicts, and every gate that the other fails.
+CaseResult merged(CaseResult with_lse, const CaseResult& without) {
+  with_lse.pass = with_lse.pass && without.pass;
+  for (const GateResult& gate : without.gates) {
+    if (gate.pass) continue;
+    with_lse.gates.push_back(gate);
+    with_lse.gates.back().detail += " (asked for no LSE)";
+  }
+  if (!(without.kernel.rel_l2 <= with_lse.kernel.rel_l2)) {
+    with_lse.quantised = without.quantised;
+    with_lse.kernel = without.kernel;
+  }
+  return with_lse;
+}
+
+}  // namespace
+
+Result<CaseResult> check(const Variant& variant, const CaseData& data, const Device& device,
+                         const Tolerances& tolerances, const CheckOptions& asked) {
+  CheckOptions options = what_it_gives(variant, data.shape, data.dtype, device, asked);
+  auto result = check_one(variant, data, device, tolerances, options);
+  if (!result.ok() || !options.lse || !variant.has_kernel_without_lse(data.shape.head_dim)) {
+    return result;
+  }
+  options.lse = false;
+  const auto without = check_one(variant, data, device, tolerances, options);
+  if (!without.ok()) return without.status();
+  return merged(std::move(*result), *without);
 }
 
 CaseResult judge_run(const Variant& variant, const CaseData& data, const RunOutput& output,

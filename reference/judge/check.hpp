@@ -44,7 +44,9 @@ struct CaseResult {
 
 /// Runs the variant with poisoned output and guard bands around every tensor, checks that inputs
 /// and guards are unchanged, and judges the output. A Status other than ok means that it could not
-/// be run at all.
+/// be run at all. A variant that has a kernel of its own for problems without an LSE is also judged
+/// without one: the verdict is of both, output and LSE are the first's, metrics the worse of the
+/// two.
 Result<CaseResult> check(const Variant& variant, const CaseData& data, const Device& device,
                          const Tolerances& tolerances, const CheckOptions& options = {});
 

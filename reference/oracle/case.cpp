@@ -12,7 +12,6 @@
 
 #include "reference/formats/parallel.hpp"
 #include "reference/inputs/qkv.hpp"
-#include "reference/judge/budget.hpp"
 
 namespace fp8_sdpa::reference {
 namespace {

@@ -8,14 +8,17 @@
 
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "reference/config/config.hpp"
 #include "reference/formats/quantise.hpp"
 #include "reference/inputs/inputs.hpp"
+#include "reference/inputs/shape.hpp"
 #include "reference/oracle/oracle.hpp"
 
 namespace fp8_sdpa::reference {
 
+/// Budgets that were made, by options. Thread-safe; of judge/, which asks for them.
 class BudgetCache;
+std::shared_ptr<BudgetCache> make_budget_cache();
+
 struct Qkv;
 
 /// What does not change between the variants of one (shape, seed). Immutable once made; share it.

@@ -14,13 +14,13 @@ namespace {
 Status launch_on(const Fp32Params& params, const Device& device) {
   if (device.backend == Backend::kDevice) {
 #if FP8_SDPA_HAS_DEVICE
-    return launch_fp32_reference<Backend::kDevice>(params, device.executor);
+    return launch_fp32_reference<Backend::kDevice>(params, device.executor.get());
 #else
     return unsupported("the fp32 reference: this build has no device code; build with nvcc");
 #endif
   }
 #if FP8_SDPA_HAS_HOST
-  return launch_fp32_reference<Backend::kHost>(params, device.executor);
+  return launch_fp32_reference<Backend::kHost>(params, device.executor.get());
 #else
   return unsupported("the fp32 reference: this build has no host executor");
 #endif

@@ -8,7 +8,7 @@ namespace fp8_sdpa::reference {
 
 template <>
 Status launch_fp32_reference<gpu::kBackend>(const Fp32Params& params,
-                                            const ExecutorOptions& executor) {
+                                            const ExecutorOptions* executor) {
   // A block per row, in lines of the grid short enough for either dimension's limit.
   constexpr std::int64_t kLine = 32768;
   const AttentionSizes& sizes = params.sizes;
@@ -20,7 +20,7 @@ Status launch_fp32_reference<gpu::kBackend>(const Fp32Params& params,
                        std::to_string(rows));
   }
   const dim3 grid(static_cast<unsigned>(std::min(rows, kLine)), static_cast<unsigned>(lines));
-  return gpu::launch<Fp32Kernel<gpu::kBackend>>(grid, params, gpu::Queue{nullptr, &executor});
+  return gpu::launch<Fp32Kernel<gpu::kBackend>>(grid, params, gpu::Queue{nullptr, executor});
 }
 
 }  // namespace fp8_sdpa::reference

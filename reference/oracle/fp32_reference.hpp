@@ -29,7 +29,7 @@ struct Fp32Params {
 
 /// Launches the kernel on the backend's default queue. One specialisation per backend of the build.
 template <Backend kBackend>
-Status launch_fp32_reference(const Fp32Params& params, const ExecutorOptions& executor);
+Status launch_fp32_reference(const Fp32Params& params, const ExecutorOptions* executor);
 
 /// Attention on the codes and descales of `data`, any sizes and mask. kUnsupported where this build
 /// lacks the device's backend; kOutOfMemory, kDeviceError and kExecutorError as they come.

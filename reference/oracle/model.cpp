@@ -16,8 +16,8 @@
 // rms(v_j)^2. The sums over j run beside the online softmax, and are rescaled by its factor or the
 // square of it.
 // Errors of P that are not independent, as those of equal weights, are in weight_rounding.hpp.
-// What E4M3 weights are multiplied by is taken for FP8 tensor cores, whatever the model's own
-// accumulator: a right kernel may use them.
+// What E4M3 weights are multiplied by is taken for FP8 tensor cores, whatever the rounding model's
+// own accumulator: a right kernel may use them.
 #include "reference/oracle/model.hpp"
 
 #include <algorithm>

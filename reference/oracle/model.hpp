@@ -1,5 +1,6 @@
-// The model of a right kernel: attention in fp32 that rounds where FP8 attention kernels round. It
-// is what error budgets are made of (budget.hpp), and what faults of the model are mutations of.
+// The rounding model of a right kernel: attention in fp32 that rounds where FP8 attention kernels
+// round. It is what error budgets are made of (budget.hpp), and what faults of the rounding model
+// are mutations of.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ enum class Accumulator : std::uint8_t {
   kTruncated13Carried,  ///< the same with P V's sum in the tensor core's accumulator throughout
 };
 
-/// Where the model rounds.
+/// Where the rounding model rounds.
 struct ModelOptions {
   Weights weights = Weights::kHalf;
   Accumulator accumulator = Accumulator::kFp32;
@@ -40,7 +41,7 @@ struct ModelOptions {
   Dtype output = Dtype::kHalf;
 };
 
-/// What the model computed, and how wrong it expects to be.
+/// What the rounding model computed, and how wrong it expects to be.
 struct ModelRun {
   Attention attention;  ///< O as the output format holds it, decoded; LSE
   /// (batch, heads_q, seq_q): the expected mean square error of an element of that row of O, from
@@ -51,9 +52,9 @@ struct ModelRun {
   std::vector<RoundingSquares> rounding_squares;
 };
 
-/// Runs the model on codes. q is (batch, heads_q, seq_q, head_dim), k and v are (batch, heads_kv,
-/// seq_kv, head_dim), each with one descale per (batch, head). The result does not depend on the
-/// number of OS threads. `keys_of_row` is that of attention_fp64().
+/// Runs the rounding model on codes. q is (batch, heads_q, seq_q, head_dim), k and v are (batch,
+/// heads_kv, seq_kv, head_dim), each with one descale per (batch, head). The result does not depend
+/// on the number of OS threads. `keys_of_row` is that of attention_fp64().
 ModelRun run_model(const QuantisedTensor& q, const QuantisedTensor& k, const QuantisedTensor& v,
                    const AttentionSizes& sizes, float softmax_scale, const ModelOptions& options,
                    std::span<const std::int64_t> keys_of_row = {});

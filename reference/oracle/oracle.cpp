@@ -309,11 +309,6 @@ void run_task(const Tensors& in, const PackedHead& head, std::int64_t kv, std::i
 
 }  // namespace
 
-AttentionSizes sizes_of(const Shape& shape) {
-  return {shape.batch,  shape.heads_q,  shape.heads_kv, shape.seq_q,
-          shape.seq_kv, shape.head_dim, shape.mask};
-}
-
 Attention attention_fp64(std::span<const float> q, std::span<const float> k,
                          std::span<const float> v, const AttentionSizes& sizes, double scale,
                          int threads, std::span<const std::int64_t> keys_of_row, Vectors vectors) {

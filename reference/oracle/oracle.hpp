@@ -5,31 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "fp8_sdpa/problem.hpp"
-#include "reference/config/config.hpp"
+#include "reference/inputs/shape.hpp"
 #include "reference/oracle/vectors.hpp"
 
 namespace fp8_sdpa::reference {
-
-/// The sizes of one attention problem.
-struct AttentionSizes {
-  int batch = 0;
-  int heads_q = 0;
-  int heads_kv = 0;  ///< divides heads_q
-  std::int64_t seq_q = 0;
-  std::int64_t seq_kv = 0;
-  int head_dim = 0;
-  Mask mask = Mask::kNone;
-};
-
-AttentionSizes sizes_of(const Shape& shape);
-
-/// How many keys query `row` sees: 0 to seq_kv, always the first ones.
-constexpr std::int64_t visible_keys(const AttentionSizes& sizes, std::int64_t row) {
-  if (sizes.mask == Mask::kNone) return sizes.seq_kv;
-  const std::int64_t keys = row + sizes.seq_kv - sizes.seq_q + 1;
-  return keys < 0 ? 0 : (keys > sizes.seq_kv ? sizes.seq_kv : keys);
-}
 
 /// An output, rounded to float once at the end.
 struct Attention {

@@ -1,4 +1,4 @@
-// The inner loop of the model: a row times a matrix, in fp32.
+// The inner loop of the rounding model: a row times a matrix, in fp32.
 #pragma once
 
 #include <cstddef>

@@ -68,7 +68,7 @@ for text in "--variant-new auto --variant-old cudnn_fp8 --out $work/measured/COM
     failures=$((failures + 1))
   fi
 done
-# A slower cell than the peer's is no failure; a false alarm too many is.
+# A shape slower than the peer's is no failure; a false alarm too many is.
 fake fp8_sdpa_ceilings ceilings "exit 0"
 expect 1 "compare: exit code 1" "$sdpa" measure --no-build --out "$work/measured"
 fake fp8_sdpa_compare . 'case $1 in --aa) exit 0 ;; *) exit 1 ;; esac'

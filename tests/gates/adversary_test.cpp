@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <memory>
 
+#include "gpu/executor_options.hpp"
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {
@@ -27,9 +29,10 @@ void expect_pass_on_every_schedule(const Variant& variant, const reference::Case
         SCOPED_TRACE(testing::Message()
                      << "schedule " << static_cast<int>(schedule) << ", asynchrony "
                      << static_cast<int>(asynchrony) << ", seed " << seed);
-        device.executor.schedule = schedule;
-        device.executor.asynchrony = asynchrony;
-        device.executor.seed = static_cast<std::uint64_t>(seed);
+        device.executor = std::make_shared<const ExecutorOptions>(
+            ExecutorOptions{.schedule = schedule,
+                            .seed = static_cast<std::uint64_t>(seed),
+                            .asynchrony = asynchrony});
         expect_pass(variant, data, device, options);
         if (testing::Test::HasFailure()) return;
       }
@@ -43,7 +46,9 @@ TEST_P(Adversary, EveryScheduleGivesRightAnswers) {
   Device device;
   if (!use_backend(Backend::kHost, &device)) return;
   // Three KV tiles of the ladder, the last one partial; two query tiles, the last one partial.
-  expect_pass_on_every_schedule(*GetParam(), *case_data(make_shape(1, 1, 45, 77), 7), device);
+  const auto shape = make_shape(1, 1, 45, 77);
+  if (!serves_or_known_decline(*GetParam(), shape, device)) return;
+  expect_pass_on_every_schedule(*GetParam(), *case_data(shape, 7), device);
 }
 
 // Kernels whose blocks stay for several query tiles and whose rings go round: more (batch, head)
@@ -56,7 +61,8 @@ TEST_P(Adversary, PersistentBlocksGiveRightAnswersOnEverySchedule) {
   struct Sizes {
     int heads, seq_kv, head_dim;
   };
-  for (const Sizes& sizes : {Sizes{10, 15, 64}, Sizes{6, 300, 64}, Sizes{6, 150, 256}}) {
+  for (const Sizes& sizes :
+       {Sizes{10, 15, 64}, Sizes{6, 300, 64}, Sizes{6, 300, 128}, Sizes{6, 150, 256}}) {
     SCOPED_TRACE(sizes.seq_kv);
     const auto shape = make_shape(1, sizes.heads, 20, sizes.seq_kv, sizes.head_dim);
     if (!serves_or_known_decline(*GetParam(), shape, device)) continue;

@@ -52,7 +52,7 @@ if(EXISTS ${SDPA_GATES})
       if("sanitizer" IN_LIST SDPA_GATES_LABELS)
         if(test MATCHES "/device(_|$)")
           continue()
-        elseif(test MATCHES "Metamorphic\\.|Families\\.(EveryFamily|Sixteen|ALongTail|Equal|OneHot)")
+        elseif(test MATCHES "Equality|Ladder|Metamorphic\\.|Families\\.(EveryFamily|Sixteen|ALongTail|Equal|OneHot)")
           # They ask about values. Sanitizers look at accesses, which the lengths decide.
           continue()
         elseif(SDPA_GATES_SANITIZER STREQUAL "thread"

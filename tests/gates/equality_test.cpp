@@ -1,6 +1,9 @@
 // Outputs that must be equal to the bit.
 #include <gtest/gtest.h>
 
+#include <memory>
+
+#include "gpu/executor_options.hpp"
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {
@@ -67,16 +70,19 @@ TEST_P(Equality, CopyingAsynchronouslyChangesNoBit) {
 TEST(EqualityOnHost, EveryScheduleGivesTheSameBits) {
   Device device;
   if (!use_backend(Backend::kHost, &device)) return;
-  const auto data = case_data(make_shape(1, 2, 61, 75), 11);
-  for (const Variant& variant : variants()) {
+  for (const Kernel& kernel : all_kernels()) {
+    const auto data = case_data(make_shape(1, 2, 61, kernel.keys(75), kernel.head_dim), 11);
     std::vector<std::uint16_t> first;
     for (const Schedule schedule : {Schedule::kFifo, Schedule::kLifo, Schedule::kRandom}) {
-      device.executor.schedule = schedule;
-      const auto result = reference::check(variant, *data, device, config().tolerances);
+      device.executor =
+          std::make_shared<const ExecutorOptions>(ExecutorOptions{.schedule = schedule});
+      reference::CheckOptions options;
+      options.lse = kernel.lse;
+      const auto result =
+          reference::check(*kernel.variant, *data, device, config().tolerances, options);
       ASSERT_TRUE(result.ok()) << result.status().message();
       if (first.empty()) first = result->output;
-      EXPECT_EQ(result->output, first)
-          << variant.name << " schedule " << static_cast<int>(schedule);
+      EXPECT_EQ(result->output, first) << kernel.name << " schedule " << static_cast<int>(schedule);
     }
   }
 }

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <regex>
+#include <set>
+
+#include "sm90/tile_shapes.hpp"
 
 namespace fp8_sdpa::tests {
 
@@ -89,7 +93,7 @@ bool is_known_decline(const Status& status) {
   static const std::regex kKnown(
       " serves (head_dim [0-9, andor]+, not|no mask, not|heads_q == heads_kv, not|"
       "one FP8 format for q, k and v, not|a row-major v \\(stride_dim 1\\), not|"
-      "e4m3, not e5m2)");
+      "e4m3, not e5m2|(at most|more than) 128 keys, not)");
   return std::regex_search(status.message(), kKnown);
 }
 
@@ -115,9 +119,40 @@ std::vector<const Variant*> all_variants() {
   return all;
 }
 
+std::vector<Kernel> all_kernels() {
+  std::vector<Kernel> kernels;
+  for (const Variant& variant : variants()) {
+    if (variant.family != Family::kSm90) kernels.push_back({std::string(variant.name), &variant});
+  }
+  for (const sm90::TileShape& shape : sm90::kTileShapes) {
+    kernels.push_back({std::string(shape.kernel), *find_variant(shape.variant), shape.head_dim,
+                       shape.lse == sm90::Lse::lse, !shape.config.two_terms});
+  }
+  return kernels;
+}
+
+void PrintTo(const Kernel& kernel, std::ostream* os) {
+  *os << kernel.name;
+}
+
 std::string name_of_parameter(const testing::TestParamInfo<BackendVariant>& info) {
   const auto& [backend, variant] = info.param;
   return std::string(name_of(backend)) + "_" + std::string(variant->name);
+}
+
+std::vector<int> VariantTest::head_dims() const {
+  std::set<int> served;
+  for (const Kernel& kernel : all_kernels()) {
+    if (kernel.variant == &variant()) served.insert(kernel.head_dim);
+  }
+  return {served.begin(), served.end()};
+}
+
+std::int64_t VariantTest::keys(std::int64_t few) const {
+  const auto kernels = all_kernels();
+  return std::find_if(kernels.begin(), kernels.end(),
+                      [&](const Kernel& kernel) { return kernel.variant == &variant(); })
+      ->keys(few);
 }
 
 }  // namespace fp8_sdpa::tests

@@ -64,8 +64,37 @@ inline const std::vector<Backend> kBackends = {Backend::kHost, Backend::kDevice}
 /// All variants, as gtest parameters.
 std::vector<const Variant*> all_variants();
 
+/// One kernel of a variant and what it is for: a row of sm90's table of tile shapes, or a variant
+/// of another family at the head dim that it is for.
+struct Kernel {
+  std::string name;  ///< "sm90_kv_split_d64_lse", "stage_c_cp_async"
+  const Variant* variant = nullptr;
+  int head_dim = 64;
+  bool lse = true;         ///< the problems that are its own ask for an LSE
+  bool many_keys = false;  ///< it serves more than 128 keys and no fewer
+
+  /// `few` keys, at most 128, or as many more as it takes for this kernel.
+  std::int64_t keys(std::int64_t few) const { return many_keys ? few + 128 : few; }
+};
+std::vector<Kernel> all_kernels();
+void PrintTo(const Kernel& kernel, std::ostream* os);
+
 /// (backend, variant), named "<backend>_<variant>".
 using BackendVariant = std::tuple<Backend, const Variant*>;
 std::string name_of_parameter(const testing::TestParamInfo<BackendVariant>& info);
+
+/// A suite that is asked of every variant on each backend.
+class VariantTest : public testing::TestWithParam<BackendVariant> {
+ protected:
+  void SetUp() override { ready_ = use_backend(std::get<0>(GetParam()), &device_); }
+  const Variant& variant() const { return *std::get<1>(GetParam()); }
+  /// The head dims that the variant has kernels for.
+  std::vector<int> head_dims() const;
+  /// Kernel::keys().
+  std::int64_t keys(std::int64_t few) const;
+
+  bool ready_ = false;
+  Device device_;
+};
 
 }  // namespace fp8_sdpa::tests

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <vector>
 
+#include "gpu/executor_options.hpp"
 #include "reference/formats/half.hpp"
 #include "reference/judge/budget.hpp"
 #include "tests/gates/subject.hpp"
@@ -19,12 +21,22 @@ namespace {
 using reference::CaseData;
 using reference::RunOutput;
 
-constexpr std::int64_t kDim = 64;
 constexpr std::uint8_t kNanCode = 0x7F;  // E4M3
 
 class Metamorphic : public testing::TestWithParam<Subject> {
  protected:
   void SetUp() override { ready_ = GetParam().prepare(&device_); }
+
+  /// Inputs that make a difference, at the subject's head dim.
+  reference::Shape grouped_shape(int batch, int heads_q, int heads_kv, std::int64_t seq_q,
+                                 std::int64_t seq_kv, Mask mask = Mask::kNone) const {
+    reference::Shape shape = make_shape(batch, heads_q, seq_q, seq_kv, GetParam().head_dim);
+    shape.heads_kv = heads_kv;
+    shape.mask = mask;
+    shape.inputs.family = "normal";
+    return shape;
+  }
+  static std::int64_t keys(std::int64_t few) { return GetParam().keys(few); }
 
   /// The subject's output; empty, and nothing to compare, where it declines by a known reason.
   RunOutput run(const CaseData& data, Dtype output = Dtype::kBFloat16,
@@ -37,16 +49,8 @@ class Metamorphic : public testing::TestWithParam<Subject> {
 
   bool ready_ = false;
   Device device_;
+  const std::int64_t dim_ = GetParam().head_dim;
 };
-
-reference::Shape grouped_shape(int batch, int heads_q, int heads_kv, std::int64_t seq_q,
-                               std::int64_t seq_kv, Mask mask = Mask::kNone) {
-  reference::Shape shape = make_shape(batch, heads_q, seq_q, seq_kv);
-  shape.heads_kv = heads_kv;
-  shape.mask = mask;
-  shape.inputs.family = "normal";
-  return shape;
-}
 
 /// Codes of each value times `factor`, a power of two; exact where nothing over- or underflows.
 void scale_codes(reference::QuantisedTensor& tensor, float factor) {
@@ -85,12 +89,13 @@ std::vector<float> decoded(const std::vector<std::uint16_t>& bits, Dtype dtype) 
 // so: within the budget of the unpermuted problem.
 TEST_P(Metamorphic, PermutedKeysStayWithinTheBudget) {
   if (!ready_) return;
-  const auto original = reference::make_case(grouped_shape(1, 2, 2, 40, 201), 31);
+  const std::int64_t n = keys(101);
+  const auto original = reference::make_case(grouped_shape(1, 2, 2, 40, n), 31);
   CaseData data = *original;
-  std::vector<std::int64_t> order(2 * 201);
-  for (std::int64_t i = 0; i < 2 * 201; ++i) order[i] = i / 201 * 201 + (i % 201 * 77 + 5) % 201;
-  data.k.codes = permuted(data.k.codes, order, kDim);
-  data.v.codes = permuted(data.v.codes, order, kDim);
+  std::vector<std::int64_t> order;
+  for (std::int64_t i = 0; i < 2 * n; ++i) order.push_back(i / n * n + (i % n * 77 + 5) % n);
+  data.k.codes = permuted(data.k.codes, order, dim_);
+  data.v.codes = permuted(data.v.codes, order, dim_);
   const RunOutput output = run(data, Dtype::kHalf);
   if (output.o.empty()) return;
   const auto budget = budget_of(*original, reference::model_of(GetParam().fp8_p, Dtype::kHalf));
@@ -105,7 +110,7 @@ TEST_P(Metamorphic, PermutedKeysStayWithinTheBudget) {
 TEST_P(Metamorphic, PermutedGroupsAndBatchesPermuteTheOutput) {
   if (!ready_) return;
   for (const int group : {1, 3}) {
-    CaseData data = codes_of(grouped_shape(2, 2 * group, 2, 37, 70), 32);
+    CaseData data = codes_of(grouped_shape(2, 2 * group, 2, 37, keys(70)), 32);
     vary_descales(data);
     const RunOutput before = run(data);
     const std::vector<std::int64_t> kv_order = {2, 0, 3, 1};
@@ -118,7 +123,7 @@ TEST_P(Metamorphic, PermutedGroupsAndBatchesPermuteTheOutput) {
     permute_heads(data.v, kv_order);
     const RunOutput after = run(data);
     if (before.o.empty()) continue;
-    EXPECT_EQ(after.o, permuted(before.o, q_order, 37 * kDim)) << group;
+    EXPECT_EQ(after.o, permuted(before.o, q_order, 37 * dim_)) << group;
     EXPECT_EQ(after.lse, permuted(before.lse, q_order, 37)) << group;
   }
 }
@@ -126,7 +131,7 @@ TEST_P(Metamorphic, PermutedGroupsAndBatchesPermuteTheOutput) {
 // A head's output does not depend on the heads beside it, if the plan promises that.
 TEST_P(Metamorphic, AHeadAloneGivesTheBitsThatItGivesAmongOthers) {
   if (!ready_) return;
-  CaseData all = codes_of(grouped_shape(2, 3, 3, 33, 97), 33);
+  CaseData all = codes_of(grouped_shape(2, 3, 3, 33, keys(97)), 33);
   vary_descales(all);
   const PlanOptions invariant{.batch_invariant = true};
   const RunOutput among = run(all, Dtype::kBFloat16, invariant);
@@ -141,7 +146,7 @@ TEST_P(Metamorphic, AHeadAloneGivesTheBitsThatItGivesAmongOthers) {
       tensor->descales = {tensor->descales[static_cast<std::size_t>(head)]};
     }
     const RunOutput output = run(alone, Dtype::kBFloat16, invariant);
-    EXPECT_TRUE(std::equal(output.o.begin(), output.o.end(), among.o.begin() + head * 33 * kDim))
+    EXPECT_TRUE(std::equal(output.o.begin(), output.o.end(), among.o.begin() + head * 33 * dim_))
         << "head " << head;
   }
 }
@@ -150,7 +155,7 @@ TEST_P(Metamorphic, AHeadAloneGivesTheBitsThatItGivesAmongOthers) {
 // accumulator's width, and bf16 has fp32's exponents.
 TEST_P(Metamorphic, DoublingTheCodesOfVDoublesTheOutput) {
   if (!ready_) return;
-  CaseData data = codes_of(grouped_shape(1, 2, 2, 40, 90), 34);
+  CaseData data = codes_of(grouped_shape(1, 2, 2, 40, keys(90)), 34);
   scale_codes(data.v, 0.25F);  // room above
   const RunOutput before = run(data);
   scale_codes(data.v, 2.0F);
@@ -167,7 +172,7 @@ TEST_P(Metamorphic, DoublingTheCodesOfVDoublesTheOutput) {
 // changes.
 TEST_P(Metamorphic, DoublingQAndHalvingKChangesNoBit) {
   if (!ready_) return;
-  CaseData data = codes_of(grouped_shape(1, 2, 2, 40, 90), 35);
+  CaseData data = codes_of(grouped_shape(1, 2, 2, 40, keys(90)), 35);
   scale_codes(data.q, 0.25F);
   scale_codes(data.k, 0.25F);
   CaseData other = data;
@@ -180,7 +185,7 @@ TEST_P(Metamorphic, DoublingQAndHalvingKChangesNoBit) {
 // exactly; a factor moved from Q's to K's changes nothing.
 TEST_P(Metamorphic, ScalesBelongToTheirOwnHead) {
   if (!ready_) return;
-  CaseData data = codes_of(grouped_shape(2, 2, 2, 35, 66), 36);
+  CaseData data = codes_of(grouped_shape(2, 2, 2, 35, keys(66)), 36);
   vary_descales(data);
   const RunOutput before = run(data);
   if (before.o.empty()) return;
@@ -192,7 +197,7 @@ TEST_P(Metamorphic, ScalesBelongToTheirOwnHead) {
     const RunOutput after = run(other);
     ASSERT_EQ(after.o.size(), before.o.size());
     for (std::size_t i = 0; i < before.o.size(); ++i) {
-      const bool here = i / (35 * kDim) == head;
+      const bool here = i / (35 * dim_) == head;
       const float want = (here ? 4.0F : 1.0F) * reference::decode_16(before.o[i], Dtype::kBFloat16);
       ASSERT_EQ(after.o[i], reference::encode_16(want, Dtype::kBFloat16))
           << "head " << head << ", element " << i;
@@ -204,12 +209,12 @@ TEST_P(Metamorphic, ScalesBelongToTheirOwnHead) {
 // Causal: a row sees keys up to its own place; at fixed scales what comes later is not there.
 TEST_P(Metamorphic, FutureKeysDoNotReachEarlierRows) {
   if (!ready_) return;
-  constexpr std::int64_t kSeq = 150;
-  constexpr std::int64_t kChanged = 60;
-  const CaseData data = codes_of(grouped_shape(1, 2, 1, kSeq, kSeq, Mask::kCausal), 37);
+  const std::int64_t seq = keys(100);
+  const std::int64_t changed = seq / 3;
+  const CaseData data = codes_of(grouped_shape(1, 2, 1, seq, seq, Mask::kCausal), 37);
   const RunOutput before = run(data);
   CaseData other = data;
-  for (std::int64_t i = kChanged * kDim; i < kSeq * kDim; ++i) {
+  for (std::int64_t i = changed * dim_; i < seq * dim_; ++i) {
     other.k.codes[static_cast<std::size_t>(i)] ^= 0x9BU;
     other.v.codes[static_cast<std::size_t>(i)] ^= 0x82U;
   }
@@ -219,31 +224,31 @@ TEST_P(Metamorphic, FutureKeysDoNotReachEarlierRows) {
   const RunOutput after = run(other);
   if (before.o.empty()) return;
   std::int64_t differ = 0;
-  for (std::int64_t row = 0; row < 2 * kSeq; ++row) {
-    const auto at = before.o.begin() + row * kDim;
-    const bool equal = std::equal(at, at + kDim, after.o.begin() + row * kDim);
-    EXPECT_TRUE(equal || row % kSeq >= kChanged) << "row " << row;
+  for (std::int64_t row = 0; row < 2 * seq; ++row) {
+    const auto at = before.o.begin() + row * dim_;
+    const bool equal = std::equal(at, at + dim_, after.o.begin() + row * dim_);
+    EXPECT_TRUE(equal || row % seq >= changed) << "row " << row;
     differ += equal ? 0 : 1;
   }
-  EXPECT_GT(differ, kSeq) << "the change reaches later rows";
+  EXPECT_GT(differ, seq) << "the change reaches later rows";
 }
 
 // NaN in what a row attends to makes it NaN, and reaches nobody else.
 TEST_P(Metamorphic, AttendedNanReachesItsRowsAndNoOthers) {
   if (!ready_) return;
   constexpr std::int64_t kRows = 40;
-  constexpr std::int64_t kKeys = 131;
-  const CaseData data = codes_of(grouped_shape(1, 2, 2, kRows, kKeys), 38);
+  const std::int64_t n = keys(101);
+  const CaseData data = codes_of(grouped_shape(1, 2, 2, kRows, n), 38);
   const RunOutput clean = run(data);
   if (clean.o.empty()) return;
   const auto expect_nan = [&](const CaseData& with_nan, const auto& is_nan, const char* what) {
     const std::vector<float> o = decoded(run(with_nan).o, Dtype::kBFloat16);
     const std::vector<float> before = decoded(clean.o, Dtype::kBFloat16);
     ASSERT_EQ(o.size(), before.size());
-    for (std::int64_t i = 0; i < 2 * kRows * kDim; ++i) {
+    for (std::int64_t i = 0; i < 2 * kRows * dim_; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      const std::int64_t row = i / kDim;
-      if (is_nan(row / kRows, row % kRows, i % kDim)) {
+      const std::int64_t row = i / dim_;
+      if (is_nan(row / kRows, row % kRows, i % dim_)) {
         ASSERT_TRUE(std::isnan(o[at])) << what << ": element " << i << " is " << o[at];
       } else {
         ASSERT_EQ(o[at], before[at]) << what << ": element " << i;
@@ -253,9 +258,10 @@ TEST_P(Metamorphic, AttendedNanReachesItsRowsAndNoOthers) {
   // Where shared memory starts as NaN, and as zeros: none may come from what a kernel forgot to
   // write.
   for (const bool poison : {true, false}) {
-    device_.executor.poison_shared_memory = poison;
-    for (const std::int64_t key : {std::int64_t{0}, std::int64_t{77}, kKeys - 1}) {
-      const auto element = static_cast<std::size_t>((kKeys + key) * kDim + 13);  // of head 1
+    device_.executor =
+        std::make_shared<const ExecutorOptions>(ExecutorOptions{.poison_shared_memory = poison});
+    for (const std::int64_t key : {std::int64_t{0}, std::int64_t{77}, n - 1}) {
+      const auto element = static_cast<std::size_t>((n + key) * dim_ + 13);  // of head 1
       CaseData in_k = data;
       in_k.k.codes[element] = kNanCode;
       expect_nan(
@@ -266,7 +272,7 @@ TEST_P(Metamorphic, AttendedNanReachesItsRowsAndNoOthers) {
           in_v, [](auto head, auto, auto dim) { return head == 1 && dim == 13; }, "V");
     }
     CaseData in_q = data;
-    in_q.q.codes[static_cast<std::size_t>((kRows + 33) * kDim + 60)] = kNanCode;
+    in_q.q.codes[static_cast<std::size_t>((kRows + 33) * dim_ + 60)] = kNanCode;
     expect_nan(
         in_q, [](auto head, auto row, auto) { return head == 1 && row == 33; }, "Q");
   }
@@ -285,32 +291,34 @@ TEST_P(Metamorphic, MaskedNanNeverReachesTheOutput) {
   const auto check = [&](const CaseData& with_nan, const char* what) {
     const RunOutput output = run(with_nan);
     for (std::int64_t row = 0; row < kFirstNan; ++row) {
-      const auto at = clean.o.begin() + row * kDim;
-      ASSERT_TRUE(std::equal(at, at + kDim, output.o.begin() + row * kDim))
+      const auto at = clean.o.begin() + row * dim_;
+      ASSERT_TRUE(std::equal(at, at + dim_, output.o.begin() + row * dim_))
           << what << ", row " << row;
     }
     EXPECT_TRUE(std::isnan(reference::decode_16(output.o.back(), Dtype::kBFloat16))) << what;
   };
   CaseData in_k = data;
-  std::fill(in_k.k.codes.begin() + kFirstNan * kDim, in_k.k.codes.end(), kNanCode);
+  std::fill(in_k.k.codes.begin() + kFirstNan * dim_, in_k.k.codes.end(), kNanCode);
   check(in_k, "K");
   CaseData in_v = data;
-  std::fill(in_v.v.codes.begin() + kFirstNan * kDim, in_v.v.codes.end(), kNanCode);
+  std::fill(in_v.v.codes.begin() + kFirstNan * dim_, in_v.v.codes.end(), kNanCode);
   check(in_v, "V");
 }
 
 // A row that sees no key: O = 0, LSE = -inf, whatever the keys are.
 TEST_P(Metamorphic, RowsWithoutKeysAreZero) {
   if (!ready_) return;
-  CaseData data = codes_of(grouped_shape(1, 2, 2, 70, 20, Mask::kCausal), 40);
+  constexpr std::int64_t kWithoutKeys = 50;
+  const std::int64_t rows = keys(20) + kWithoutKeys;
+  CaseData data = codes_of(grouped_shape(1, 2, 2, rows, keys(20), Mask::kCausal), 40);
   const RunOutput output = run(data);
-  for (std::int64_t row = 0; row < static_cast<std::int64_t>(output.o.size()) / kDim; ++row) {
-    if (row % 70 >= 50) continue;
+  for (std::int64_t row = 0; row < static_cast<std::int64_t>(output.o.size()) / dim_; ++row) {
+    if (row % rows >= kWithoutKeys) continue;
     if (!output.lse.empty()) {
       EXPECT_EQ(output.lse[static_cast<std::size_t>(row)], -std::numeric_limits<float>::infinity());
     }
-    for (std::int64_t d = 0; d < kDim; ++d) {
-      ASSERT_EQ(output.o[static_cast<std::size_t>(row * kDim + d)], 0) << row;
+    for (std::int64_t d = 0; d < dim_; ++d) {
+      ASSERT_EQ(output.o[static_cast<std::size_t>(row * dim_ + d)], 0) << row;
     }
   }
 }

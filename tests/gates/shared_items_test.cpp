@@ -14,12 +14,10 @@
 namespace fp8_sdpa::tests {
 namespace {
 
-class SharedItems : public testing::TestWithParam<BackendVariant> {
+class SharedItems : public VariantTest {
  protected:
-  void SetUp() override { ready_ = use_backend(std::get<0>(GetParam()), &device_); }
-  const Variant& variant() const { return *std::get<1>(GetParam()); }
-  /// A cluster's blocks share rows in their own way.
-  bool shares() const { return variant().name != "sm90_cluster"; }
+  /// Blocks share the rows of a work tile by its keys; few keys are one tile.
+  bool shares() const { return variant().name != "sm90_short"; }
   /// V^T lies in the workspace.
   bool prepares() const {
     return variant().name == "sm90_pre_transpose" || variant().name == "sm90_shared_transpose";
@@ -40,8 +38,13 @@ class SharedItems : public testing::TestWithParam<BackendVariant> {
     return planned.ok() ? planned->workspace_bytes() : 0;
   }
 
-  bool ready_ = false;
-  Device device_;
+  /// Few rows at the first head dim that the variant serves.
+  reference::Shape few_rows() const { return few_rows(head_dims().front(), shares() ? 1100 : 100); }
+  static reference::Shape few_rows(int head_dim, std::int64_t seq_kv) {
+    reference::Shape shape = make_shape(1, 1, 40, seq_kv, head_dim);
+    shape.name += "_shared";
+    return shape;
+  }
 };
 
 std::vector<const Variant*> sm90_variants() {
@@ -50,23 +53,6 @@ std::vector<const Variant*> sm90_variants() {
     if (variant->family == Family::kSm90) chosen.push_back(variant);
   }
   return chosen;
-}
-
-reference::Shape few_rows(int head_dim, std::int64_t seq_kv) {
-  reference::Shape shape = make_shape(1, 1, 40, seq_kv, head_dim);
-  shape.name += "_shared";
-  return shape;
-}
-
-int first_head_dim(const Variant& variant, const Device& device) {
-  for (const int head_dim : {64, 128, 256}) {
-    const reference::CheckOptions without_lse{.lse = false};
-    if (reference::serves(variant, few_rows(head_dim, 300), Dtype::kE4M3, device, without_lse)
-            .ok()) {
-      return head_dim;
-    }
-  }
-  return 0;
 }
 
 // One tile of rows and many keys: every block has a part of it.
@@ -110,9 +96,7 @@ TEST_P(SharedItems, CausalTilesOfDifferentLengths) {
 // Else the tests above would test nothing.
 TEST_P(SharedItems, ThePlanSaysWhatWorkspaceItNeeds) {
   if (!ready_) return;
-  const int head_dim = first_head_dim(variant(), device_);
-  ASSERT_NE(head_dim, 0);
-  const reference::Shape shape = few_rows(head_dim, 1100);
+  const reference::Shape shape = few_rows();
   EXPECT_EQ(workspace_bytes(shape, {}) > 0, shares() || prepares());
   EXPECT_EQ(workspace_bytes(shape, {.batch_invariant = true}) > 0, prepares());
   if (!prepares()) {
@@ -122,7 +106,7 @@ TEST_P(SharedItems, ThePlanSaysWhatWorkspaceItNeeds) {
 
 TEST_P(SharedItems, AVariantThatNeedsAWorkspaceSaysSo) {
   if (!ready_ || !prepares()) return;
-  const reference::Shape shape = few_rows(first_head_dim(variant(), device_), 1100);
+  const reference::Shape shape = few_rows();
   const Result<Plan> planned = plan_of(shape, {.no_workspace = true});
   EXPECT_EQ(planned.status().code(), StatusCode::kUnsupported);
   EXPECT_EQ(planned.status().message(),
@@ -132,7 +116,7 @@ TEST_P(SharedItems, AVariantThatNeedsAWorkspaceSaysSo) {
 
 TEST_P(SharedItems, AMissingOrMisalignedWorkspaceIsAnError) {
   if (!ready_ || !shares()) return;
-  const reference::Shape shape = few_rows(first_head_dim(variant(), device_), 1100);
+  const reference::Shape shape = few_rows();
   const Result<Plan> planned = plan_of(shape, {});
   ASSERT_TRUE(planned.ok()) << planned.status().message();
   Status status = forward(*planned, nullptr, nullptr);

@@ -45,6 +45,23 @@ Subject model_subject(const char* name, reference::Weights weights) {
           }};
 }
 
+Subject kernel_subject(Backend backend, const Kernel& kernel) {
+  return {
+      std::string(name_of(backend)) + "_" + kernel.name,
+      backend,
+      kernel.variant->fp8_p,
+      [kernel](const CaseData& data, const Device& device, Dtype output, const PlanOptions& plan) {
+        reference::CheckOptions options;
+        options.plan = plan;
+        options.output = output;
+        options.padded = true;
+        options.lse = kernel.lse;
+        return reference::run_variant(*kernel.variant, data, device, options);
+      },
+      kernel.head_dim,
+      kernel.many_keys};
+}
+
 }  // namespace
 
 void PrintTo(const Subject& subject, std::ostream* os) {
@@ -56,18 +73,7 @@ std::vector<Subject> all_subjects() {
                                    model_subject("host_model_half", reference::Weights::kHalf),
                                    model_subject("host_model_e4m3", reference::Weights::kE4M3)};
   for (const Backend backend : kBackends) {
-    for (const Variant* variant : all_variants()) {
-      subjects.push_back({std::string(name_of(backend)) + "_" + std::string(variant->name), backend,
-                          variant->fp8_p,
-                          [variant](const CaseData& data, const Device& device, Dtype output,
-                                    const PlanOptions& plan) {
-                            reference::CheckOptions options;
-                            options.plan = plan;
-                            options.output = output;
-                            options.padded = true;
-                            return reference::run_variant(*variant, data, device, options);
-                          }});
-    }
+    for (const Kernel& kernel : all_kernels()) subjects.push_back(kernel_subject(backend, kernel));
   }
   return subjects;
 }

@@ -15,20 +15,24 @@
 namespace fp8_sdpa::tests {
 
 struct Subject {
-  std::string name;  ///< "<backend>_<variant>", "host_oracle", "host_model_half", "host_model_e4m3"
+  std::string name;  ///< "<backend>_<kernel>", "host_oracle", "host_model_half", "host_model_e4m3"
   Backend backend = Backend::kHost;
   bool fp8_p = false;
   /// O as bits of `output`, and LSE, from codes and descales.
   std::function<Result<reference::RunOutput>(const reference::CaseData&, const Device&,
                                              Dtype output, const PlanOptions& options)>
       run;
+  int head_dim = 64;
+  bool many_keys = false;  ///< Kernel::many_keys
 
+  /// Kernel::keys().
+  std::int64_t keys(std::int64_t few) const { return many_keys ? few + 128 : few; }
   /// Skips the calling test where the backend cannot be used.
   bool prepare(Device* device) const { return use_backend(backend, device); }
 };
 void PrintTo(const Subject& subject, std::ostream* os);
 
-/// Every variant on each backend, the oracle, and the model with half and with E4M3 weights.
+/// Every kernel on each backend, the oracle, and the model with half and with E4M3 weights.
 std::vector<Subject> all_subjects();
 
 /// Codes and descales of drawn inputs, without references.

@@ -123,13 +123,16 @@ TEST(BulkLoad, SeesWritesToACopyInFlight) {
 }
 
 TEST(BulkLoad, RefusesBarriersThatAreNotReady) {
-  expect_error_always(
-      on_a_warp([](Source& source, Place& sm) {
-        if (gpu::thread_idx() != 0) return;
-        gpu::mbarrier_inval(sm.full);
-        gpu::bulk_load(sm.at, source.bytes.data(), kBytes, sm.full);
-      }),
-      {"bulk_load", "the mbarrier has not been initialised", "bulk_load_test.cpp:"});
+  const gpu_model::Run not_initialised = [](const ExecutorOptions& options) {
+    Source source;
+    return run_kernel<32, Place>(
+        [](void* data, Place& sm) {
+          if (gpu::thread_idx() == 0) gpu::bulk_load(sm.at, data, kBytes, sm.full);
+        },
+        &source, options);
+  };
+  expect_error_always(not_initialised, {"bulk_load", "the mbarrier has not been initialised",
+                                        "bulk_load_test.cpp:"});
   const gpu_model::Run not_fenced = [](const ExecutorOptions& options) {
     Source source;
     return run_kernel<32, Place>(

@@ -9,14 +9,14 @@ namespace fp8_sdpa::tests {
 /// One kernel, for one architecture.
 struct KernelCode {
   std::string symbol;                     ///< mangled
-  std::string variant;                    ///< the name of its tag type
+  std::string variant;                    ///< of its tag type
   std::string arch;                       ///< such as sm_90a
   std::vector<std::string> instructions;  ///< one each, without labels, comments and directives
 
   /// Instructions that begin with the mnemonic, after a predicate if there is one.
   int count(const std::string& mnemonic) const;
-  /// Whether this is the kernel that turns V before another multiplies.
-  bool turns_values() const { return symbol.find("PrepareValues") != std::string::npos; }
+  /// Whether this is the kernel that transposes V before another multiplies.
+  bool pre_transposes() const { return symbol.find("PreTranspose") != std::string::npos; }
   /// The code as one text in which the kernel's own name does not occur.
   std::string body() const;
 };

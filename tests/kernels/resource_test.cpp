@@ -49,16 +49,16 @@ TEST(ResourceGates, EveryVariantOnEveryArchitecture) {
 // Blocks of one variant differ: registers of one head dim beside the threads of another say
 // nothing.
 TEST(ResourceGates, EachHeadDimHasItsOwnBlock) {
-  const auto variant = find_variant("sm90_ping_pong");
+  const auto variant = find_variant("sm90_independent");
   ASSERT_TRUE(variant.ok()) << variant.status().message();
   EXPECT_EQ(resources_at(**variant, 64).threads, 5 * 128);
-  EXPECT_EQ(resources_at(**variant, 128).threads, 4 * 128);
-  EXPECT_EQ(resources_at(**variant, 256).threads, (*variant)->resources.threads);
+  EXPECT_EQ(resources_at(**variant, 256).threads, 3 * 128);
+  EXPECT_EQ(resources_at(**variant, 128).threads, (*variant)->resources.threads);
   int head_dims_seen = 0;
   for (const ResourceUse& use : uses_of_this_build()) {
-    if (use.variant != "sm90_ping_pong") continue;
-    const bool head_dim_64 = use.kernel.find("sm90_turns_onesELi64E") != std::string::npos;
-    EXPECT_EQ(use.threads, head_dim_64 ? 5 * 128 : 4 * 128) << use.kernel;
+    if (use.variant != "sm90_independent") continue;
+    const bool head_dim_64 = use.kernel.find("sm90_independent_d64_") != std::string::npos;
+    EXPECT_EQ(use.threads, head_dim_64 ? 5 * 128 : 3 * 128) << use.kernel;
     head_dims_seen |= head_dim_64 ? 1 : 2;
   }
   EXPECT_TRUE(head_dims_seen == 0 || head_dims_seen == 3) << head_dims_seen;  // 0: without sm_90a

@@ -185,8 +185,8 @@ TEST(RunAndJudge, PassesALibraryVariantOnTheHostExecutor) {
   EXPECT_FALSE(scaled->result.pass);
 }
 
-/// The inputs of the cells, with one scale a tensor: what a contest times of ours has to pass,
-/// whole and by some of its rows.
+/// The inputs of the goal shapes, with one scale a tensor: what a contest times of ours has to
+/// pass, whole and by some of its rows.
 TEST(RunAndJudge, PassesTheHopperFamilyOnSmallCells) {
   constexpr std::int64_t kFew = std::int64_t{1} << 18;
   int judged = 0;

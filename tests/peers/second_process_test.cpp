@@ -4,10 +4,10 @@
 
 #include "benchmarks/ceilings/device_limits.hpp"
 #include "benchmarks/command/paths.hpp"
-#include "benchmarks/peers/contest.hpp"
-#include "benchmarks/peers/torch_peers.hpp"
 #include "benchmarks/command/subprocess.hpp"
 #include "benchmarks/files/validate.hpp"
+#include "benchmarks/peers/contest.hpp"
+#include "benchmarks/peers/torch_peers.hpp"
 #include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
@@ -137,11 +137,7 @@ TEST_F(TorchProcess, ScriptSaysWhatItLacks) {
 }
 
 TEST(Contest, TimesLargeShapesLessOften) {
-  reference::Shape shape;
-  shape.batch = 1;
-  shape.heads_q = shape.heads_kv = 8;
-  shape.seq_q = shape.seq_kv = 512;
-  shape.head_dim = 64;
+  reference::Shape shape = made_shape("mission");
   EXPECT_EQ(launches_for(shape, 500), 500);
   shape.seq_q = shape.seq_kv = 65536;
   EXPECT_EQ(launches_for(shape, 500), 20);
@@ -189,8 +185,7 @@ Ceilings made_ceilings() {
                            4e9,
                            {100, 200, 300},
                            /*cycles=*/1e5});
-  made.measured.push_back(
-      {"empty_launch", "what it is", CeilingUnit::kMicroseconds, 1, {3, 4, 5}, std::nullopt});
+  made.measured.push_back({"empty_launch", "what it is", CeilingUnit::kMicroseconds, 1, {3, 4, 5}});
   made.left_out.push_back({"fp8_gemm", "no library"});
   return made;
 }

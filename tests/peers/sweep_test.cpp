@@ -1,4 +1,6 @@
 // The sweep's plan, its cost model, its file, and its parts on many GPUs.
+#include "benchmarks/sweep/sweep.hpp"
+
 #include <sched.h>
 
 #include <cmath>
@@ -10,11 +12,10 @@
 
 #include "benchmarks/command/paths.hpp"
 #include "benchmarks/command/subprocess.hpp"
+#include "benchmarks/files/validate.hpp"
 #include "benchmarks/sweep/allocation.hpp"
 #include "benchmarks/sweep/cost_model.hpp"
 #include "benchmarks/sweep/scaling.hpp"
-#include "benchmarks/sweep/sweep.hpp"
-#include "benchmarks/files/validate.hpp"
 #include "reference/formats/parallel.hpp"
 #include "tests/tools/tool_fixture.hpp"
 
@@ -56,7 +57,7 @@ TEST(SweepPlaces, PartsAreAPartitionOfAboutEqualWork) {
     for (const SweepPlace& place : default_places()) all.insert(place.shape.name);
     EXPECT_EQ(dealt, all) << parts;
   }
-  // The four places of the largest level go to four parts.
+  // The four sweep points of the largest level go to four parts.
   for (int part = 0; part < 4; ++part) {
     EXPECT_EQ(places_of_part(default_places(), part, 4).front().level, kLastLevel);
   }
@@ -115,7 +116,7 @@ TEST(CostModel, RefusesWhatCannotBeFitted) {
 
 class SweepFile : public ToolTest {
  protected:
-  /// A record that keeps to the model but for 30 % at one place.
+  /// A record that keeps to the cost model but for 30 % at one sweep point.
   static SweepRecord record_at(const SweepPlace& place, const char* variant) {
     SweepRecord record;
     record.level = place.level;
@@ -271,13 +272,6 @@ TEST(ShareOfCores, ThisProcessKeepsToIt) {
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
   EXPECT_TRUE(kept.ok()) << kept.message();
   EXPECT_EQ(share, std::max(1, cores - cores / 2));
-}
-
-Environment environment_of(const std::map<std::string, std::string>& values) {
-  return [values](const char* name) -> const char* {
-    const auto found = values.find(name);
-    return found == values.end() ? nullptr : found->second.c_str();
-  };
 }
 
 TEST(Allocation, ReadsTheGpuThatCTestGave) {

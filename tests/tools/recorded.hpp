@@ -14,6 +14,7 @@
 
 #include "benchmarks/statistics/repetitions.hpp"
 #include "benchmarks/statistics/stats.hpp"
+#include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
 
@@ -92,6 +93,18 @@ nlohmann::json in_repetitions(nlohmann::json file, const Keep& keep) {
     result["samples_us"] = std::move(samples);
   }
   return file;
+}
+
+/// The gates' verdict on a recorded run: every variant passed on every shape.
+inline nlohmann::json recorded_verdicts(const nlohmann::json& file) {
+  std::vector<CorrectnessRecord> judged;
+  for (const nlohmann::json& result : file["results"]) {
+    if (result["method"] != "events_l2_warm") continue;
+    judged.push_back(made_verdict(result["variant"], result["shape"], true));
+  }
+  nlohmann::json summary = correctness_summary(made_run(), judged);
+  for (const char* key : {"timestamp", "backend", "git", "device"}) summary[key] = file[key];
+  return summary;
 }
 
 }  // namespace fp8_sdpa::bench

@@ -10,11 +10,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "benchmarks/command/selection.hpp"
 #include "benchmarks/files/results.hpp"
 
 namespace fp8_sdpa::bench {
@@ -28,6 +30,63 @@ struct MadeSeries {
   Method method = Method::kEventsWarm;
   bool pass = true;
 };
+
+/// An environment of these variables alone.
+inline Environment environment_of(const std::map<std::string, std::string>& values) {
+  return [values](const char* name) -> const char* {
+    const auto found = values.find(name);
+    return found == values.end() ? nullptr : found->second.c_str();
+  };
+}
+
+inline Device made_gpu() {
+  Device device;
+  device.backend = Backend::kDevice;
+  device.name = "NVIDIA H200";
+  device.sm_count = 132;
+  return device;
+}
+
+inline RunInfo made_run() {
+  RunInfo run;
+  run.start = 0;
+  run.backend = Backend::kDevice;
+  run.build = this_build();
+  run.build.git_sha = "0123456789abcdef";
+  run.build.git_branch = "main";
+  run.build.git_dirty = false;
+  DeviceInfo device;
+  device.name = "NVIDIA H200";
+  device.cuda_version = device.cuda_driver_version = "13.0";
+  device.sm_version = 90;
+  device.sm_count = 132;
+  run.device = device;
+  return run;
+}
+
+inline reference::Shape made_shape(const std::string& name) {
+  reference::Shape shape;
+  shape.name = name;
+  shape.batch = 1;
+  shape.heads_q = shape.heads_kv = 8;
+  shape.seq_q = shape.seq_kv = 512;
+  shape.head_dim = 64;
+  return shape;
+}
+
+inline CorrectnessRecord made_verdict(const std::string& variant, const std::string& shape,
+                                      bool pass) {
+  CorrectnessRecord record{made_shape(shape), Dtype::kE4M3, {}};
+  record.result.shape = shape;
+  record.result.variant = variant;
+  reference::GateResult gate;
+  gate.name = "rel_l2";
+  gate.pass = pass;
+  gate.detail = "too far off";
+  record.result.gates = {gate};
+  record.result.pass = pass;
+  return record;
+}
 
 class ToolTest : public testing::Test {
  protected:
@@ -56,33 +115,6 @@ class ToolTest : public testing::Test {
     return nlohmann::json::parse(read(path), nullptr, /*allow_exceptions=*/false);
   }
 
-  static RunInfo made_run() {
-    RunInfo run;
-    run.start = 0;
-    run.backend = Backend::kDevice;
-    run.build = this_build();
-    run.build.git_sha = "0123456789abcdef";
-    run.build.git_branch = "main";
-    run.build.git_dirty = false;
-    DeviceInfo device;
-    device.name = "NVIDIA H200";
-    device.cuda_version = device.cuda_driver_version = "13.0";
-    device.sm_version = 90;
-    device.sm_count = 132;
-    run.device = device;
-    return run;
-  }
-
-  static reference::Shape made_shape(const std::string& name) {
-    reference::Shape shape;
-    shape.name = name;
-    shape.batch = 1;
-    shape.heads_q = shape.heads_kv = 8;
-    shape.seq_q = shape.seq_kv = 512;
-    shape.head_dim = 64;
-    return shape;
-  }
-
   /// Writes the three files of a run into the folder `name` and returns the perf file's path.
   std::string make_run(const std::string& name, const std::vector<MadeSeries>& made,
                        bool interleaved = false) const {
@@ -90,18 +122,8 @@ class ToolTest : public testing::Test {
     std::vector<CorrectnessRecord> judged;
     std::vector<PerfRecord> perf;
     for (const MadeSeries& series : made) {
-      const reference::Shape shape = made_shape(series.shape);
-      CorrectnessRecord record{shape, Dtype::kE4M3, {}};
-      record.result.shape = series.shape;
-      record.result.variant = series.variant;
-      reference::GateResult gate;
-      gate.name = "rel_l2";
-      gate.pass = series.pass;
-      gate.detail = "too far off";
-      record.result.gates = {gate};
-      record.result.pass = series.pass;
-      judged.push_back(record);
-      perf.push_back({shape, 0, series.variant, series.method, 100,
+      judged.push_back(made_verdict(series.variant, series.shape, series.pass));
+      perf.push_back({made_shape(series.shape), 0, series.variant, series.method, 100,
                       std::vector<double>(kRepetitions, series.us), interleaved,
                       split_into_repetitions(kRepetitions)});
     }

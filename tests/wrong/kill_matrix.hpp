@@ -15,7 +15,7 @@ struct Row {
   std::string name;
   std::string what;
   std::string kind;   ///< "kernel" (an edit of a shipped source) or "model"
-  std::string place;  ///< the edited file, or the family of the model
+  std::string place;  ///< the edited file, or the family of the rounding model
   std::string variant;
   Outcome outcome;
 };

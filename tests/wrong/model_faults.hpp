@@ -1,5 +1,5 @@
-// Faults of the model: mistakes that no shipped kernel can make yet (masks, shared KV heads), or
-// that are easier said than edited into a kernel.
+// Faults of the rounding model: mistakes that no shipped kernel can make yet (masks, shared KV
+// heads), or that are easier said than edited into a kernel.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,10 @@ struct ModelFault {
   std::function<Attended(const reference::CaseData&)> attend;
 };
 
-/// Every fault of the model.
+/// Every fault of the rounding model.
 std::vector<ModelFault> model_faults();
 
-/// The model without a fault: every gate must pass it.
+/// The rounding model without a fault: every gate must pass it.
 Attended attend_rightly(const reference::CaseData& data);
 
 }  // namespace fp8_sdpa::wrong

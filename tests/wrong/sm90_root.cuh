@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "gpu/executor_options.hpp"
 #include "sm90/launch.cuh"
 #include "tests/hidden_inputs.hpp"
 

@@ -3,9 +3,11 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "gpu/executor_options.hpp"
 #include "reference/formats/half.hpp"
 #include "reference/inputs/inputs.hpp"
 #include "reference/judge/budget.hpp"
@@ -275,13 +277,12 @@ const Finding* Outcome::strongest() const {
 
 Outcome try_variant(const Variant& variant, const std::vector<Trial>& trials, Extent extent) {
   Device device = host_executor();
-  device.executor.os_threads = 1;
   Outcome outcome;
   for (const Trial& trial : trials) {
     if (extent == Extent::kFirstFailure && outcome.killed()) break;
     const CaseData& data = *trial.data;
-    device.executor.schedule = trial.schedule;
-    device.executor.asynchrony = trial.asynchrony;
+    device.executor = std::make_shared<const ExecutorOptions>(ExecutorOptions{
+        .schedule = trial.schedule, .asynchrony = trial.asynchrony, .os_threads = 1});
     if (!reference::serves(variant, data.shape, data.dtype, device, trial.options).ok()) continue;
     const auto result = reference::check(variant, *trial.data, device, kTolerances, trial.options);
     if (!result.ok()) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/executor_options.hpp"
 #include "reference/judge/check.hpp"
 #include "reference/oracle/case.hpp"
 #include "tests/wrong/peers.hpp"
@@ -25,7 +26,7 @@ struct Trial {
 
 /// Trials of what kernels serve, each of what some do; made once per process.
 const std::vector<Trial>& kernel_trials();
-/// Trials with masks, shared KV heads and long sequences, for faults of the model.
+/// Trials with masks, shared KV heads and long sequences, for faults of the rounding model.
 const std::vector<Trial>& model_trials();
 
 /// Computes the budgets that trials are judged by: once, before a fork, not once in each child.
@@ -62,7 +63,7 @@ enum class Extent : bool {
 /// Runs the trials on a variant of the host executor: those that it serves.
 Outcome try_variant(const Variant& variant, const std::vector<Trial>& trials, Extent extent);
 
-/// An output, and the model's error that it is judged by, without a device.
+/// An output, and the rounding model's error that it is judged by, without a device.
 struct Attended {
   std::vector<float> o;
   std::vector<float> lse;

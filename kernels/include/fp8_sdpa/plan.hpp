@@ -4,8 +4,8 @@
 
 #include <array>
 #include <cstddef>
+#include <string_view>
 
-#include "dispatch/variant.hpp"
 #include "fp8_sdpa/device.hpp"
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
@@ -14,6 +14,9 @@ struct CUstream_st;  // cudaStream_t is a pointer to it; no CUDA header is neede
                      // one
 
 namespace fp8_sdpa {
+
+/// One kernel of the library's table.
+struct Variant;
 
 namespace detail {
 
@@ -48,6 +51,8 @@ class Plan {
   const Problem& problem() const { return problem_; }
   const Device& device() const { return device_; }
   const Variant& variant() const { return *variant_; }
+  /// Of the variant, as README and benchmarks call it.
+  std::string_view variant_name() const;
   const detail::PlanState& state() const { return state_; }
   /// Bytes of device memory that forward() needs beside the tensors, aligned to
   /// kWorkspaceAlignment: for the parts of query tiles that blocks share, and for V where it is

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "dispatch/variant.hpp"
+#include "gpu/executor_options.hpp"
 #include "reference/judge/check.hpp"
 #include "reference/oracle/case.hpp"
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -76,7 +77,7 @@ void alarm(const Request& request, std::uint64_t index, const RandomProblem& pro
 void run_one(const Request& request, std::uint64_t index, Device device, Tally& tally) {
   const std::int64_t most = request.backend == Backend::kHost ? kHostScores : kDeviceScores;
   const RandomProblem problem = random_problem(request.seed, index, device, most);
-  device.executor = problem.executor;
+  device.executor = std::make_shared<const ExecutorOptions>(problem.executor);
   ++tally.run;
   tally.declined += problem.declined.empty() ? 0 : 1;
   const auto data = data_of(problem);

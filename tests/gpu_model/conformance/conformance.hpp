@@ -1,5 +1,5 @@
 // The conformance kernels: each exercises one primitive of kernels/gpu, written once
-// (conformance_kernels.cuh) and run on both backends.
+// (kernels.cuh) and run on both backends.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,6 @@ enum class Primitive {
   kMBarrier,
   kMBarrierArriveIf,
   kTmaLoad,
-  kTmaStore,
   kBulkLoad,
   kGlobalStore,
   kWgmmaSizes,
@@ -62,7 +61,6 @@ enum class Primitive {
   kWgmmaTypes,
   kElectOne,
   kSetmaxnreg,
-  kCluster,
 };
 
 /// Reads a whole buffer, writes a whole buffer. For element-wise primitives `count` is the number
@@ -147,15 +145,8 @@ struct TmaConfig {
   int element_bytes;
   int sizes[4];
   int box[4];
-  int at[4];          ///< of a load
+  int at[4];
   int swizzle_bytes;  ///< 0: none; else also the bytes of a row of the box
-
-  /// The same for stores, which may not begin before the tensor.
-  constexpr TmaConfig for_stores() const {
-    TmaConfig config = *this;
-    for (int& x : config.at) x = x < 0 ? 0 : x;
-    return config;
-  }
 };
 inline constexpr TmaConfig kTmaConfigs[] = {
     {2, 1, {64, 40, 1, 1}, {64, 16, 1, 1}, {0, 8, 0, 0}, 0},
@@ -221,10 +212,5 @@ inline constexpr int kElectThreads = 128;
 inline constexpr int kElectRounds = 5;
 
 inline constexpr int kSetmaxnregThreads = 384;
-
-inline constexpr int kClusterThreads = 64;
-inline constexpr int kClusterBlocks = 4;
-inline constexpr int kClusters = 3;
-inline constexpr int kClusterRounds = 3;
 
 }  // namespace conformance

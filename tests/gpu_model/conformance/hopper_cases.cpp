@@ -95,19 +95,6 @@ Case tma_load_case() {
   return make_case("tma_load", Primitive::kTmaLoad, in, expected, 0);
 }
 
-Case tma_store_case() {
-  const auto in = random_bytes(kTmaBoxSlot);
-  std::vector<std::uint8_t> expected(static_cast<std::size_t>(kTmaCount) * kTmaTensorSlot, 0xff);
-  for (int i = 0; i < kTmaCount; ++i) {
-    for_each_byte(kTmaConfigs[i].for_stores(), [&](int box, int tensor) {
-      if (tensor < 0) return;
-      const int byte = in[place(kTmaConfigs[i], box)] + i;
-      expected[i * kTmaTensorSlot + tensor] = static_cast<std::uint8_t>(byte);
-    });
-  }
-  return make_case("tma_store", Primitive::kTmaStore, in, expected, 0);
-}
-
 Case bulk_load_case() {
   const auto in = random_bytes(kBulkIn);
   std::vector<std::uint8_t> expected;
@@ -150,39 +137,16 @@ Case setmaxnreg_case() {
   return make_case("setmaxnreg", Primitive::kSetmaxnreg, kNoInput, expected, 0);
 }
 
-Case cluster_case() {
-  constexpr int kInCluster = kClusterBlocks * kClusterThreads;
-  std::vector<float> in(static_cast<std::size_t>(kClusters) * kInCluster);
-  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i * i % 101);
-  std::vector<float> values = in;
-  for (int round = 0; round < kClusterRounds; ++round) {
-    const std::vector<float> before = values;
-    for (int i = 0; i < static_cast<int>(values.size()); ++i) {
-      values[i] = 0;
-      for (int rank = 0; rank < kClusterBlocks; ++rank) {
-        const int first = i / kInCluster * kInCluster + rank * kClusterThreads;
-        values[i] += before[first + (i % kClusterThreads ^ round)];
-      }
-    }
-  }
-  for (int i = 0; i < static_cast<int>(values.size()); ++i) {
-    values[i] += static_cast<float>(i / kClusterThreads % kClusterBlocks);
-  }
-  return make_case("cluster", Primitive::kCluster, in, values, 0);
-}
-
 }  // namespace
 
 void add_hopper_cases(std::vector<Case>& all) {
   all.push_back(hopper_only(mbarrier_case(), false));
   all.push_back(hopper_only(mbarrier_arrive_if_case(), false));
   all.push_back(hopper_only(tma_load_case(), true));
-  all.push_back(hopper_only(tma_store_case(), true));
   all.push_back(hopper_only(bulk_load_case(), false));
   all.push_back(hopper_only(global_store_case(), false));
   all.push_back(hopper_only(elect_case(), false));
   all.push_back(hopper_only(setmaxnreg_case(), true));
-  all.push_back(hopper_only(cluster_case(), false));
 }
 
 }  // namespace conformance

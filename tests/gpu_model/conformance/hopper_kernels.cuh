@@ -50,8 +50,6 @@ struct MBarrierRing : KernelBase<kLanes + kMBarrierConsumers, MBarrierShared> {
       }
       static_cast<int*>(p.out)[consumer] = sum;
     }
-    gpu::sync_block();
-    if (gpu::thread_idx() == 0) gpu::mbarrier_inval(sm.full[0]);
   }
 };
 
@@ -90,10 +88,6 @@ struct TmaShared {
   alignas(1024) unsigned char box[kTmaBoxSlot];
   gpu::MBarrier landed;
 };
-
-/// Made here, where the host evaluates it: device code may not call a host function.
-template <int kConfig>
-inline constexpr TmaConfig kTmaStoreConfig = kTmaConfigs[kConfig].for_stores();
 
 GPU_FN constexpr int tma_box_bytes(int config) {
   const TmaConfig& c = kTmaConfigs[config];
@@ -226,51 +220,6 @@ struct GlobalStore : KernelBase<kStoreThreads, StoreShared> {
   }
 };
 
-/// in: kTmaBoxSlot bytes, every config's box as it lies in shared memory. out: kTmaTensorSlot bytes
-/// a config, a tensor of which the box is written.
-struct TmaStore : KernelBase<kTmaThreads, TmaShared> {
-  using Params = TmaParams;
-  static constexpr int kMinSmVersion = 90;
-  static constexpr bool kOnlySm90a = true;
-
-  template <int kConfig>
-  GPU_FN static void store(const Params& p, Shared& sm) {
-    constexpr TmaConfig kC = kTmaStoreConfig<kConfig>;
-    const auto* in = static_cast<const unsigned char*>(p.buffers.in);
-    for (int i = gpu::thread_idx(); i < kTmaBoxSlot; i += kTmaThreads) {
-      sm.box[i] = static_cast<unsigned char>(in[i] + kConfig);
-    }
-    gpu::fence_proxy_async();
-    gpu::sync_block();
-    if (gpu::thread_idx() == 0) {
-      if constexpr (kC.rank == 2) {
-        gpu::tma_store_2d(p.maps[kConfig], sm.box, kC.at[0], kC.at[1]);
-      } else if constexpr (kC.rank == 3) {
-        gpu::tma_store_3d(p.maps[kConfig], sm.box, kC.at[0], kC.at[1], kC.at[2]);
-      } else {
-        gpu::tma_store_4d(p.maps[kConfig], sm.box, kC.at[0], kC.at[1], kC.at[2], kC.at[3]);
-      }
-      gpu::tma_store_commit();
-      if constexpr (kConfig % 2 == 0) {
-        gpu::tma_store_wait_read<0>();
-      } else {
-        gpu::tma_store_wait<0>();
-      }
-    }
-    gpu::sync_block();
-  }
-
-  template <int... kConfigs>
-  GPU_FN static void store_all(const Params& p, Shared& sm,
-                               std::integer_sequence<int, kConfigs...>) {
-    (store<kConfigs>(p, sm), ...);
-  }
-
-  GPU_FN static void run(const Params& p, Shared& sm) {
-    store_all(p, sm, std::make_integer_sequence<int, kTmaCount>{});
-  }
-};
-
 /// out: two ints per warp: the lanes elected in each of kElectRounds, and 1 if always the same one.
 struct ElectOne : KernelBase<kElectThreads> {
   static constexpr int kMinSmVersion = 90;
@@ -303,37 +252,12 @@ struct Setmaxnreg : KernelBase<kSetmaxnregThreads> {
   }
 };
 
-/// in: a float per thread of the grid. out: a float per thread: in each round, the sum of its place
-/// over the cluster's blocks, which is its value in the next round; plus the block's rank.
-struct ClusterSums : KernelBase<kClusterThreads, float[kClusterThreads]> {
-  static constexpr int kMinSmVersion = 90;
-  static constexpr int kClusterBlocks = conformance::kClusterBlocks;
-
-  GPU_FN static void run(const Buffers& p, Shared& shared) {
-    const int t = gpu::thread_idx();
-    const int place = static_cast<int>(gpu::block_idx().x) * kClusterThreads + t;
-    float value = static_cast<const float*>(p.in)[place];
-    for (int round = 0; round < kClusterRounds; ++round) {
-      shared[t] = value;
-      gpu::cluster_arrive();
-      gpu::cluster_wait();
-      value = 0;
-      for (int rank = 0; rank < kClusterBlocks; ++rank) {
-        value += gpu::load_cluster_float(gpu::cluster_address(&shared[t ^ round], rank));
-      }
-      gpu::cluster_arrive();
-      gpu::cluster_wait();
-    }
-    static_cast<float*>(p.out)[place] = value + static_cast<float>(gpu::cluster_rank());
-  }
-};
-
-/// A map of each config; `slot_bytes` from tensor to tensor.
-inline fp8_sdpa::Status encode_maps(const void* first, int slot_bytes, TmaParams& params) {
+/// A map of each config.
+inline fp8_sdpa::Status encode_maps(TmaParams& params) {
   for (int i = 0; i < kTmaCount; ++i) {
     const TmaConfig& c = kTmaConfigs[i];
     gpu::TensorShape shape;
-    shape.base = static_cast<const unsigned char*>(first) + i * slot_bytes;
+    shape.base = params.buffers.in;
     shape.element_bytes = c.element_bytes;
     shape.rank = c.rank;
     std::uint64_t stride = (static_cast<unsigned>(c.sizes[0] * c.element_bytes) + 15) / 16 * 16;
@@ -351,14 +275,10 @@ inline fp8_sdpa::Status encode_maps(const void* first, int slot_bytes, TmaParams
   return {};
 }
 
-inline fp8_sdpa::Status launch_tma(Primitive primitive, const Buffers& b, const gpu::Queue& q) {
-  const bool load = primitive == Primitive::kTmaLoad;
+inline fp8_sdpa::Status launch_tma(const Buffers& b, const gpu::Queue& q) {
   TmaParams params{b, {}};
-  const auto status =
-      load ? encode_maps(b.in, 0, params) : encode_maps(b.out, kTmaTensorSlot, params);
-  if (!status.ok()) return status;
-  return load ? gpu::launch<TmaLoad>(dim3(1), params, q)
-              : gpu::launch<TmaStore>(dim3(1), params, q);
+  const auto status = encode_maps(params);
+  return status.ok() ? gpu::launch<TmaLoad>(dim3(1), params, q) : status;
 }
 
 inline fp8_sdpa::Status launch_hopper(Primitive primitive, const Buffers& b, const gpu::Queue& q) {
@@ -366,14 +286,11 @@ inline fp8_sdpa::Status launch_hopper(Primitive primitive, const Buffers& b, con
     case Primitive::kStmatrix: return gpu::launch<Stmatrix>(dim3(1), b, q);
     case Primitive::kMBarrier: return gpu::launch<MBarrierRing>(dim3(1), b, q);
     case Primitive::kMBarrierArriveIf: return gpu::launch<MBarrierArriveIf>(dim3(1), b, q);
-    case Primitive::kTmaLoad:
-    case Primitive::kTmaStore: return launch_tma(primitive, b, q);
+    case Primitive::kTmaLoad: return launch_tma(b, q);
     case Primitive::kBulkLoad: return gpu::launch<BulkLoad>(dim3(1), b, q);
     case Primitive::kGlobalStore: return gpu::launch<GlobalStore>(dim3(1), b, q);
     case Primitive::kElectOne: return gpu::launch<ElectOne>(dim3(1), b, q);
     case Primitive::kSetmaxnreg: return gpu::launch<Setmaxnreg>(dim3(1), b, q);
-    case Primitive::kCluster:
-      return gpu::launch<ClusterSums>(dim3(kClusters * kClusterBlocks), b, q);
     default: return launch_wgmma(primitive, b, q);
   }
 }

@@ -1,8 +1,6 @@
 // One small kernel per primitive, the same text for both backends.
 #pragma once
 
-#include <type_traits>
-
 #include "gpu/gpu.hpp"
 #include "tests/gpu_model/conformance/base.cuh"
 #include "tests/gpu_model/conformance/elementwise.cuh"
@@ -237,72 +235,6 @@ struct CpAsyncZfill : KernelBase<kLanes, CopyStage> {
   }
 };
 
-/// in: A, B (halves) and C (floats), all row-major. out: kWmmaLayouts x A B + C, row-major.
-struct WmmaShared {
-  alignas(32) __half a[kMatrixElements];
-  alignas(32) __half b[kMatrixElements];
-  alignas(32) float c[kMatrixElements];
-};
-struct WmmaInput {
-  __half a[kMatrixElements];
-  __half b[kMatrixElements];
-  float c[kMatrixElements];
-};
-struct Wmma : KernelBase<kLanes, WmmaShared> {
-  GPU_FN static int at(int row, int col, bool col_major) {
-    return col_major ? col * kMatrixDim + row : row * kMatrixDim + col;
-  }
-
-  template <class LayoutA, class LayoutB>
-  GPU_FN static void multiply(const WmmaInput& in, float* out, Shared& shared,
-                              bool c_is_col_major) {
-    namespace w = gpu::wmma;
-    constexpr int kDim = kMatrixDim;
-    constexpr bool kColA = std::is_same_v<LayoutA, w::col_major>;
-    constexpr bool kColB = std::is_same_v<LayoutB, w::col_major>;
-    gpu::sync_warp();
-    for (int i = gpu::lane_idx(); i < kMatrixElements; i += kLanes) {
-      const int row = i / kDim;
-      const int col = i % kDim;
-      shared.a[at(row, col, kColA)] = in.a[i];
-      shared.b[at(row, col, kColB)] = in.b[i];
-      shared.c[at(row, col, c_is_col_major)] = in.c[i];
-    }
-    gpu::sync_warp();
-    w::fragment<w::matrix_a, kDim, kDim, kDim, __half, LayoutA> a;
-    w::fragment<w::matrix_b, kDim, kDim, kDim, __half, LayoutB> b;
-    w::fragment<w::accumulator, kDim, kDim, kDim, float> c;
-    w::fragment<w::accumulator, kDim, kDim, kDim, float> d;
-    const auto layout = c_is_col_major ? w::mem_col_major : w::mem_row_major;
-    w::load_matrix_sync(a, shared.a, kDim);
-    w::load_matrix_sync(b, shared.b, kDim);
-    w::load_matrix_sync(c, shared.c, kDim, layout);
-    w::fill_fragment(d, 0.0F);
-    w::mma_sync(d, a, b, d);
-    for (int i = 0; i < d.num_elements; ++i) d.x[i] += c.x[i];
-    gpu::sync_warp();
-    w::store_matrix_sync(shared.c, d, kDim, layout);
-    gpu::sync_warp();
-    for (int i = gpu::lane_idx(); i < kMatrixElements; i += kLanes) {
-      out[i] = shared.c[at(i / kDim, i % kDim, c_is_col_major)];
-    }
-  }
-
-  GPU_FN static void run(const Buffers& p, Shared& shared) {
-    namespace w = gpu::wmma;
-    const auto& in = *static_cast<const WmmaInput*>(p.in);
-    float* out = static_cast<float*>(p.out);
-    for (int c_layout = 0; c_layout < 2; ++c_layout) {
-      const bool col = c_layout == 1;
-      float* first = out + c_layout * (kWmmaLayouts / 2) * kMatrixElements;
-      multiply<w::row_major, w::row_major>(in, first, shared, col);
-      multiply<w::row_major, w::col_major>(in, first + kMatrixElements, shared, col);
-      multiply<w::col_major, w::row_major>(in, first + 2 * kMatrixElements, shared, col);
-      multiply<w::col_major, w::col_major>(in, first + 3 * kMatrixElements, shared, col);
-    }
-  }
-};
-
 /// Prints a line from one thread.
 struct Print : KernelBase<kLanes> {
   GPU_FN static void run(const Buffers&, Nothing&) {
@@ -397,15 +329,13 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kMBarrier:
     case Primitive::kMBarrierArriveIf:
     case Primitive::kTmaLoad:
-    case Primitive::kTmaStore:
     case Primitive::kBulkLoad:
     case Primitive::kGlobalStore:
     case Primitive::kWgmmaSizes:
     case Primitive::kWgmmaSwizzles:
     case Primitive::kWgmmaTypes:
     case Primitive::kElectOne:
-    case Primitive::kSetmaxnreg:
-    case Primitive::kCluster: return launch_hopper(primitive, b, q);
+    case Primitive::kSetmaxnreg: return launch_hopper(primitive, b, q);
   }
   return fp8_sdpa::invalid_argument("no such primitive");
 }

@@ -1,6 +1,8 @@
-// Conformance kernels of ldmatrix and mma. Each lane fills its operands from global memory by the
-// table of gpu/mma.hpp, and writes its results by that table.
+// Conformance kernels of ldmatrix, mma and wmma. For mma, each lane fills its operands from global
+// memory by the table of gpu/mma.hpp, and writes its results by that table.
 #pragma once
+
+#include <type_traits>
 
 #include "tests/gpu_model/conformance/base.cuh"
 
@@ -28,28 +30,20 @@ struct Ldmatrix : KernelBase<kLanes, uint4[kLanes]> {
   }
 };
 
-/// in: per lane the 4 words of stmatrix_x4, then those of stmatrix_x4_trans. out: the rows that
-/// each wrote, as kLdmatrix's in.
-struct Stmatrix : KernelBase<kLanes, uint4[2][kLanes]> {
+/// in: per lane the 4 words of stmatrix_x4. out: the rows that each wrote, as kLdmatrix's in.
+struct Stmatrix : KernelBase<kLanes, uint4[kLanes]> {
   static constexpr int kMinSmVersion = 90;
 
   GPU_FN static void run(const Buffers& p, Shared& rows) {
     constexpr int kStride = 7;  // coprime to the number of rows
     const int lane = gpu::lane_idx();
     const int mine = lane * kStride % kLanes;
-    std::uint32_t plain[kLdmatrixMatrices];
-    std::uint32_t transposed[kLdmatrixMatrices];
+    std::uint32_t words[kLdmatrixMatrices];
     const auto* in = static_cast<const std::uint32_t*>(p.in) + lane * 2 * kLdmatrixMatrices;
-    for (int i = 0; i < kLdmatrixMatrices; ++i) {
-      plain[i] = in[i];
-      transposed[i] = in[kLdmatrixMatrices + i];
-    }
-    gpu::stmatrix_x4(&rows[0][mine], plain);
-    gpu::stmatrix_x4_trans(&rows[1][mine], transposed);
+    for (int i = 0; i < kLdmatrixMatrices; ++i) words[i] = in[i];
+    gpu::stmatrix_x4(&rows[mine], words);
     gpu::sync_warp();
-    auto* out = static_cast<uint4*>(p.out);
-    out[lane] = rows[0][mine];
-    out[kLanes + lane] = rows[1][mine];
+    static_cast<uint4*>(p.out)[lane] = rows[mine];
   }
 };
 
@@ -118,6 +112,72 @@ struct MmaFp8 : KernelBase<kLanes> {
     multiply<gpu::Fp8::kE4M3, gpu::Fp8::kE5M2>(p, 1);
     multiply<gpu::Fp8::kE5M2, gpu::Fp8::kE4M3>(p, 2);
     multiply<gpu::Fp8::kE5M2, gpu::Fp8::kE5M2>(p, 3);
+  }
+};
+
+/// in: A, B (halves) and C (floats), all row-major. out: kWmmaLayouts x A B + C, row-major.
+struct WmmaShared {
+  alignas(32) __half a[kMatrixElements];
+  alignas(32) __half b[kMatrixElements];
+  alignas(32) float c[kMatrixElements];
+};
+struct WmmaInput {
+  __half a[kMatrixElements];
+  __half b[kMatrixElements];
+  float c[kMatrixElements];
+};
+struct Wmma : KernelBase<kLanes, WmmaShared> {
+  GPU_FN static int at(int row, int col, bool col_major) {
+    return col_major ? col * kMatrixDim + row : row * kMatrixDim + col;
+  }
+
+  template <class LayoutA, class LayoutB>
+  GPU_FN static void multiply(const WmmaInput& in, float* out, Shared& shared,
+                              bool c_is_col_major) {
+    namespace w = gpu::wmma;
+    constexpr int kDim = kMatrixDim;
+    constexpr bool kColA = std::is_same_v<LayoutA, w::col_major>;
+    constexpr bool kColB = std::is_same_v<LayoutB, w::col_major>;
+    gpu::sync_warp();
+    for (int i = gpu::lane_idx(); i < kMatrixElements; i += kLanes) {
+      const int row = i / kDim;
+      const int col = i % kDim;
+      shared.a[at(row, col, kColA)] = in.a[i];
+      shared.b[at(row, col, kColB)] = in.b[i];
+      shared.c[at(row, col, c_is_col_major)] = in.c[i];
+    }
+    gpu::sync_warp();
+    w::fragment<w::matrix_a, kDim, kDim, kDim, __half, LayoutA> a;
+    w::fragment<w::matrix_b, kDim, kDim, kDim, __half, LayoutB> b;
+    w::fragment<w::accumulator, kDim, kDim, kDim, float> c;
+    w::fragment<w::accumulator, kDim, kDim, kDim, float> d;
+    const auto layout = c_is_col_major ? w::mem_col_major : w::mem_row_major;
+    w::load_matrix_sync(a, shared.a, kDim);
+    w::load_matrix_sync(b, shared.b, kDim);
+    w::load_matrix_sync(c, shared.c, kDim, layout);
+    w::fill_fragment(d, 0.0F);
+    w::mma_sync(d, a, b, d);
+    for (int i = 0; i < d.num_elements; ++i) d.x[i] += c.x[i];
+    gpu::sync_warp();
+    w::store_matrix_sync(shared.c, d, kDim, layout);
+    gpu::sync_warp();
+    for (int i = gpu::lane_idx(); i < kMatrixElements; i += kLanes) {
+      out[i] = shared.c[at(i / kDim, i % kDim, c_is_col_major)];
+    }
+  }
+
+  GPU_FN static void run(const Buffers& p, Shared& shared) {
+    namespace w = gpu::wmma;
+    const auto& in = *static_cast<const WmmaInput*>(p.in);
+    float* out = static_cast<float*>(p.out);
+    for (int c_layout = 0; c_layout < 2; ++c_layout) {
+      const bool col = c_layout == 1;
+      float* first = out + c_layout * (kWmmaLayouts / 2) * kMatrixElements;
+      multiply<w::row_major, w::row_major>(in, first, shared, col);
+      multiply<w::row_major, w::col_major>(in, first + kMatrixElements, shared, col);
+      multiply<w::col_major, w::row_major>(in, first + 2 * kMatrixElements, shared, col);
+      multiply<w::col_major, w::col_major>(in, first + 3 * kMatrixElements, shared, col);
+    }
   }
 };
 

@@ -73,8 +73,7 @@ inline const std::vector<Entry>& catalogue() {
         hopper_entry<B::kNoCommit>("hopper_no_commit", false, false),
         hopper_entry<B::kNoProxyFence>("hopper_no_proxy_fence", false, false),
         hopper_entry<B::kNoBarrierToStore>("hopper_no_barrier_to_store", false, true),
-        hopper_entry<B::kNoStoreWait>("hopper_no_store_wait", false, false),
-        hopper_entry<B::kReusesStoreSource>("hopper_reuses_store_source", false, true),
+        hopper_entry<B::kReusesSource>("hopper_reuses_source", false, true),
     };
     all.insert(all.end(), hopper.begin(), hopper.end());
     return all;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dispatch/variant_impl.hpp"
+#include "sm90/tile_shapes.hpp"
 
 namespace fp8_sdpa::detail {
 namespace {
@@ -80,7 +81,7 @@ TEST(Choose, WhatOneFamilyAloneServesGoesThere) {
 
 // Few query rows leave multiprocessors idle unless keys are split: over the warpgroups of blocks
 // with few rows.
-TEST(Choose, AmongHopperKernelsItemsShouldFillTheDevice) {
+TEST(Choose, AmongHopperKernelsWorkTilesShouldFillTheDevice) {
   const Problem few = problem_of({1, 8, 2048, 64}, Mask::kCausal);
   const Variant* variant = chosen(few);
   constexpr int kMultiprocessors = 132;
@@ -96,38 +97,69 @@ TEST(Choose, AmongHopperKernelsItemsShouldFillTheDevice) {
   EXPECT_LE(variant->resources.tile_m, 128) << variant->name;
 }
 
-// The fastest give no LSE: they are for those who ask for none.
+// The fastest kernels give no LSE: they are for those who ask for none.
 TEST(Choose, AnLseIsNotGivenUpForSpeed) {
   struct Fastest {
     int head_dim;
-    std::vector<std::string> without_lse;  // one of the first two is the fastest
+    std::vector<std::string_view> without_lse;  // one of them is the fastest
+    std::string_view with_lse;
   };
-  const std::vector<Fastest> cases = {
-      {64,
-       {"sm90_independent", "sm90_pre_transpose", "sm90_shared_transpose", "sm90_ping_pong",
-        "sm90_kv_split2", "sm90_cluster"}},
-      {128, {"sm90_ping_pong", "sm90_ping_pong"}},
-      {256,
-       {"sm90_shared_transpose", "sm90_shared_transpose", "sm90_pre_transpose",
-        "sm90_independent"}}};
-  for (const Fastest& fastest : cases) {
+  for (const Fastest& fastest :
+       {Fastest{64, {"sm90_independent", "sm90_pre_transpose"}, "sm90_independent"},
+        Fastest{128, {"sm90_ping_pong"}, "sm90_ping_pong"},
+        Fastest{256, {"sm90_shared_transpose"}, "sm90_ping_pong"}}) {
     for (const std::int64_t seq : {4096, 16384}) {
       Problem problem = problem_of({1, 16, seq, fastest.head_dim});
       const std::string_view name = chosen(problem)->name;
-      EXPECT_TRUE(name == fastest.without_lse[0] || name == fastest.without_lse[1]) << name;
+      EXPECT_NE(std::find(fastest.without_lse.begin(), fastest.without_lse.end(), name),
+                fastest.without_lse.end())
+          << name;
       std::vector<float> lse(16 * 16384);
       problem.lse = lse.data();
-      EXPECT_EQ(chosen(problem)->family, Family::kSm90);
-      for (const std::string& name : fastest.without_lse) {
-        const Status status = (*find_variant(name))->supports(problem, device_like(90));
-        EXPECT_EQ(status.message(), name + " gives no LSE: its row sums are of rounded weights");
-      }
+      EXPECT_EQ(chosen(problem)->name, fastest.with_lse) << seq;
     }
   }
 }
 
-// Turning V for all takes a while: it pays where many blocks want the same keys.
-TEST(Choose, VIsTurnedForAllForLongSequencesAlone) {
+// With an LSE or without: a variant takes the kernel that is made for it, or says that it has none.
+TEST(Choose, AVariantsKernelIsChosenByTheLse) {
+  const auto kernel = [](std::string_view variant, int head_dim, bool lse) {
+    const int found = sm90::find_tile_shape(variant, head_dim, lse);
+    return found < 0 ? "" : sm90::kTileShapes[found].kernel;
+  };
+  EXPECT_EQ(kernel("sm90_independent", 64, true), "sm90_independent_d64_lse");
+  EXPECT_EQ(kernel("sm90_independent", 64, false), "sm90_independent_d64_no_lse");
+  EXPECT_EQ(kernel("sm90_intra_overlap", 128, false), "sm90_intra_overlap_d128_lse");
+  EXPECT_EQ(kernel("sm90_independent", 128, false), "");
+  Problem problem = problem_of({1, 16, 4096, 256});
+  float lse = 0.0F;
+  problem.lse = &lse;
+  EXPECT_EQ((*find_variant("sm90_independent"))->supports(problem, device_like(90)).message(),
+            "sm90_independent gives no LSE at head_dim 256: its row sums are of rounded weights");
+  problem.head_dim = 128;
+  problem.q.stride_seq = problem.k.stride_seq = problem.v.stride_seq = problem.o.stride_seq = 128;
+  EXPECT_EQ((*find_variant("sm90_independent"))->supports(problem, device_like(90)).message(),
+            "sm90_independent serves head_dim 64, 256, not 128");
+}
+
+// Few keys are served by kernels of their own, at every head dim.
+TEST(Choose, FewKeysHaveTheirOwnKernel) {
+  for (const int head_dim : {128, 256}) {
+    EXPECT_EQ(chosen(problem_of({1, 8, 128, head_dim}))->name, "sm90_short");
+    EXPECT_NE(chosen(problem_of({1, 8, 129, head_dim}))->name, "sm90_short");
+  }
+  EXPECT_EQ((*find_variant("sm90_short"))
+                ->supports(problem_of({1, 8, 129, 64}), device_like(90))
+                .message(),
+            "sm90_short serves at most 128 keys, not 129");
+  EXPECT_EQ((*find_variant("sm90_kv_split"))
+                ->supports(problem_of({1, 8, 128, 64}), device_like(90))
+                .message(),
+            "sm90_kv_split serves more than 128 keys, not 128");
+}
+
+// Transposing V for all takes a while: it pays where many blocks want the same keys.
+TEST(Choose, VIsTransposedForAllForLongSequencesAlone) {
   EXPECT_EQ(chosen(problem_of({1, 8, 16384, 256}))->name, "sm90_shared_transpose");
   EXPECT_EQ(chosen(problem_of({8, 8, 256, 256}))->name, "sm90_independent");
   EXPECT_EQ(chosen(problem_of({4, 8, 4096, 256}, Mask::kCausal))->name, "sm90_shared_transpose");
@@ -135,7 +167,7 @@ TEST(Choose, VIsTurnedForAllForLongSequencesAlone) {
 }
 
 // V transposed before lies in a workspace.
-TEST(Choose, NobodyTurnsVWithoutAWorkspace) {
+TEST(Choose, NobodyTransposesVForAllWithoutAWorkspace) {
   const Problem problem = problem_of({1, 8, 16384, 256});
   const auto without =
       choose(problem, device_like(90), /*toggles_chosen=*/false, {.no_workspace = true});

@@ -56,7 +56,8 @@ TEST(Budget, MultipleIsWhatItsDerivationSays) {
   EXPECT_NEAR(budget_multiple(1 << 20), 1.5, 0.005);
 }
 
-// Two derivations of one thing: what the model does, and what its roundings' variances add up to.
+// Two derivations of one thing: what the rounding model does, and what its roundings' variances add
+// up to.
 TEST(Budget, ModelAndVariancesAgree) {
   for (const InputFamily& family : input_families()) {
     const auto data = make_case(make_shape(std::string(family.name), 40, 200), 1);

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "gpu/executor_options.hpp"
 #include "reference/config/config.hpp"
 #include "reference/judge/gates.hpp"
 #include "reference/oracle/case.hpp"
@@ -83,9 +85,10 @@ TEST(Fp32Reference, ScheduleDoesNotChangeBits) {
   const auto first = attention_fp32(*data, host_executor());
   ASSERT_TRUE(first.ok()) << first.status().message();
   for (const Schedule schedule : {Schedule::kLifo, Schedule::kRandom, Schedule::kWarpPriority}) {
-    ExecutorOptions options;
-    options.schedule = schedule;
-    const auto again = attention_fp32(*data, host_executor(options));
+    Device device = host_executor();
+    device.executor =
+        std::make_shared<const ExecutorOptions>(ExecutorOptions{.schedule = schedule});
+    const auto again = attention_fp32(*data, device);
     ASSERT_TRUE(again.ok()) << again.status().message();
     EXPECT_EQ(again->o, first->o);
     EXPECT_EQ(again->lse, first->lse);

@@ -113,9 +113,9 @@ TEST(Gates, AbsoluteErrorIsNotAskedOfFp8WeightsThatFewKeysShare) {
   EXPECT_FALSE(absolute_kernel_gate_applies(make_shape(129), context));
 }
 
-// FP8 tensor cores cut every product of a score: the model, right but for its roundings, is off by
-// more than 2^-12 |q| |k| where one key has a row's weight, and by less than the gate allows. Keys
-// left out are seen all the same.
+// FP8 tensor cores cut every product of a score: the rounding model, right but for its roundings,
+// is off by more than 2^-12 |q| |k| where one key has a row's weight, and by less than the gate
+// allows. Keys left out are seen all the same.
 TEST(Gates, LseOfFp8TensorCoresIsAllowedWhatTheyCut) {
   constexpr double kSumError = 0x1p-4;
   double largest = 0.0;
@@ -134,7 +134,8 @@ TEST(Gates, LseOfFp8TensorCoresIsAllowedWhatTheyCut) {
         const Metrics lse = compare_lse(model.attention.lse, data->reference_kernel.lse, shape);
         const GateResult gate = judge_lse(lse, shape, context);
         EXPECT_TRUE(gate.pass) << gate.detail;
-        // The model sums weights before it rounds them: what is allowed for scores alone covers it.
+        // The rounding model sums weights before it rounds them: what is allowed for scores alone
+        // covers it.
         EXPECT_LT(gate.value, gate.threshold - kSumError);
         largest = std::max(largest, lse.max_abs_err / data->score_bound);
         std::vector<float> fewer = data->reference_kernel.lse;

@@ -1,22 +1,17 @@
 // Which variants, shapes, seeds and device a command line picks.
+#include "benchmarks/command/selection.hpp"
+
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "benchmarks/command/device_choice.hpp"
-#include "benchmarks/command/selection.hpp"
+#include "dispatch/toggles.hpp"
+#include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
-
-Environment environment(std::map<std::string, std::string> values) {
-  return [values = std::move(values)](const char* name) -> const char* {
-    const auto found = values.find(name);
-    return found == values.end() ? nullptr : found->second.c_str();
-  };
-}
 
 /// A table of names; nothing of it is launched.
 std::vector<Variant> table() {
@@ -68,12 +63,12 @@ TEST(Selection, EnvironmentOverridesEachToggle) {
     Toggles base;
     // A warp-specialised variant needs cp.async.
     base.cp_async = toggle.member == &Toggles::warp_spec;
-    const auto on = default_toggles(base, environment({{toggle.variable, "1"}}));
+    const auto on = default_toggles(base, environment_of({{toggle.variable, "1"}}));
     ASSERT_TRUE(on.ok()) << on.status().message();
     Toggles want = base;
     want.*toggle.member = true;
     EXPECT_EQ(*on, want) << toggle.variable;
-    const auto off = default_toggles(want, environment({{toggle.variable, "0"}}));
+    const auto off = default_toggles(want, environment_of({{toggle.variable, "0"}}));
     ASSERT_TRUE(off.ok()) << off.status().message();
     EXPECT_EQ(*off, base) << toggle.variable;
   }
@@ -81,7 +76,7 @@ TEST(Selection, EnvironmentOverridesEachToggle) {
 
 TEST(Selection, RefusesToggleValuesThatAreNotZeroOrOne) {
   for (const char* value : {"2", "", "on", "01", " 1"}) {
-    const auto toggles = default_toggles({}, environment({{"USE_WMMA_PV", value}}));
+    const auto toggles = default_toggles({}, environment_of({{"USE_WMMA_PV", value}}));
     ASSERT_FALSE(toggles.ok()) << value;
     EXPECT_EQ(toggles.status().message(),
               "environment variable USE_WMMA_PV=\"" + std::string(value) + "\": expected 0 or 1");
@@ -90,7 +85,7 @@ TEST(Selection, RefusesToggleValuesThatAreNotZeroOrOne) {
 
 TEST(Selection, DeclinesIllegalCombinationsWithTheReason) {
   const auto toggles =
-      default_toggles({}, environment({{"USE_VEC_PV", "1"}, {"USE_WMMA_PV", "1"}}));
+      default_toggles({}, environment_of({{"USE_VEC_PV", "1"}, {"USE_WMMA_PV", "1"}}));
   ASSERT_FALSE(toggles.ok());
   const std::string reason = check_toggles({.vec_pv = true, .wmma_pv = true}).message();
   EXPECT_EQ(toggles.status().message(),
@@ -159,45 +154,38 @@ TEST_F(ConfigSelection, PicksSeeds) {
   }
 }
 
-Device gpu() {
-  Device device;
-  device.backend = Backend::kDevice;
-  device.name = "GPU";
-  return device;
-}
-
 TEST(DeviceChoice, TakesTheGpuWhereThereIsOne) {
-  const auto choice = choose_device("auto", gpu(), environment({}));
+  const auto choice = choose_device("auto", made_gpu(), environment_of({}));
   ASSERT_TRUE(choice.ok());
   EXPECT_EQ(choice->device.backend, Backend::kDevice);
   EXPECT_EQ(choice->no_gpu_reason, "");
-  const auto host = choose_device("host", gpu(), environment({}));
+  const auto host = choose_device("host", made_gpu(), environment_of({}));
   ASSERT_TRUE(host.ok());
   EXPECT_EQ(host->device.backend, Backend::kHost);
 }
 
 TEST(DeviceChoice, FallsBackToTheHostWithTheReason) {
-  const auto choice = choose_device("auto", unsupported("no driver"), environment({}));
+  const auto choice = choose_device("auto", unsupported("no driver"), environment_of({}));
   ASSERT_TRUE(choice.ok());
   EXPECT_EQ(choice->device.backend, Backend::kHost);
-  EXPECT_EQ(choice->device.executor.schedule, Schedule::kFifo);
+  EXPECT_EQ(choice->device.executor, nullptr);
   EXPECT_EQ(choice->no_gpu_reason, "no driver");
 }
 
 TEST(DeviceChoice, RefusesToDoWithoutAGpuThatIsAskedFor) {
   const auto required =
-      choose_device("auto", unsupported("no driver"), environment({{"SDPA_REQUIRE_GPU", "1"}}));
+      choose_device("auto", unsupported("no driver"), environment_of({{"SDPA_REQUIRE_GPU", "1"}}));
   ASSERT_FALSE(required.ok());
   EXPECT_EQ(required.status().message(), "SDPA_REQUIRE_GPU=1: no driver");
-  const auto device = choose_device("device", unsupported("no driver"), environment({}));
+  const auto device = choose_device("device", unsupported("no driver"), environment_of({}));
   ASSERT_FALSE(device.ok());
   EXPECT_EQ(device.status().message(), "--backend device: no driver");
-  EXPECT_FALSE(choose_device("host", gpu(), environment({{"SDPA_REQUIRE_GPU", "1"}})).ok());
+  EXPECT_FALSE(choose_device("host", made_gpu(), environment_of({{"SDPA_REQUIRE_GPU", "1"}})).ok());
 }
 
 TEST(DeviceChoice, NeverTakesACudaErrorForNoGpu) {
   const auto choice = choose_device(
-      "auto", Status{StatusCode::kDeviceError, "cudaGetDevice: unknown error"}, environment({}));
+      "auto", Status{StatusCode::kDeviceError, "cudaGetDevice: unknown error"}, environment_of({}));
   ASSERT_FALSE(choice.ok());
   EXPECT_EQ(choice.status().message(), "cudaGetDevice: unknown error");
 }

@@ -1,10 +1,11 @@
 // fp8_sdpa_compare --aa: the share of false alarms, on recorded and on made-up times.
+#include "benchmarks/compare/aa.hpp"
+
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "benchmarks/compare/aa.hpp"
 #include "benchmarks/command/text.hpp"
 #include "reference/inputs/philox.hpp"
 #include "tests/tools/recorded.hpp"
@@ -22,11 +23,9 @@ class Aa : public ToolTest {
   }
   /// The recorded run as version 2, with its gates' verdicts beside it.
   std::string recorded_run() const {
-    write(at("run/" + std::string(kPerfFile)),
-          in_repetitions(recorded_file(), [](std::size_t) { return true; }).dump());
-    std::filesystem::copy_file(kRecordedFolder + kCorrectnessFile,
-                               at("run/" + std::string(kCorrectnessFile)),
-                               std::filesystem::copy_options::overwrite_existing);
+    const json file = in_repetitions(recorded_file(), [](std::size_t) { return true; });
+    write(at("run/" + std::string(kPerfFile)), file.dump());
+    write(at("run/" + std::string(kCorrectnessFile)), recorded_verdicts(file).dump());
     return at("run/" + std::string(kPerfFile));
   }
 };

@@ -27,10 +27,9 @@ class CompareRepetitions : public CompareTest {
     const std::string folder = parity == 0 ? "even/" : "odd/";
     json file = recorded_file();
     change(file);
-    write(at(folder + kPerfFile),
-          in_repetitions(std::move(file), [=](std::size_t i) { return i % 2 == parity; }).dump());
-    std::filesystem::copy_file(kRecordedFolder + kCorrectnessFile, at(folder + kCorrectnessFile),
-                               std::filesystem::copy_options::overwrite_existing);
+    file = in_repetitions(std::move(file), [=](std::size_t i) { return i % 2 == parity; });
+    write(at(folder + kPerfFile), file.dump());
+    write(at(folder + kCorrectnessFile), recorded_verdicts(file).dump());
     return at(folder + kPerfFile);
   }
 

@@ -1,9 +1,10 @@
 // fp8_sdpa_elite: who joins, who is dropped and why, and that the file there is never lost.
+#include "benchmarks/compare/elite.hpp"
+
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "benchmarks/compare/elite.hpp"
 #include "benchmarks/files/validate.hpp"
 #include "tests/tools/tool_fixture.hpp"
 

@@ -1,11 +1,12 @@
 // What fp8_sdpa_bench writes stays readable by Google Benchmark's own tools.
+#include "benchmarks/files/google_benchmark.hpp"
+
 #include <gtest/gtest.h>
 
 #include <set>
 #include <string>
 #include <vector>
 
-#include "benchmarks/files/google_benchmark.hpp"
 #include "benchmarks/files/perf_file.hpp"
 #include "tests/tools/tool_fixture.hpp"
 
@@ -83,29 +84,15 @@ class ContestFile : public ToolTest {
     return {made_shape("d64_4k"),      0, variant, method, 100, std::vector<double>(40, us), true,
             split_into_repetitions(40)};
   }
-  static CorrectnessRecord verdict(const char* variant, bool pass) {
-    CorrectnessRecord made{made_shape("d64_4k"), Dtype::kE4M3, {}};
-    made.result.variant = variant;
-    reference::GateResult gate;
-    gate.name = "rel_l2";
-    gate.pass = pass;
-    gate.detail = "too far off";
-    made.result.gates = {gate};
-    made.result.pass = pass;
-    return made;
-  }
   /// Ours, chosen by the library, and a peer that failed its gates.
   std::string written() const {
-    const std::vector<PerfRecord> records = {record("sm90_turns", Method::kEventsWarm, 20),
-                                             record("sm90_turns", Method::kGraphWarm, 16),
+    const std::vector<PerfRecord> records = {record("sm90_ping_pong", Method::kEventsWarm, 20),
+                                             record("sm90_ping_pong", Method::kGraphWarm, 16),
                                              record("peer/cudnn_fp8", Method::kEventsWarm, 25)};
-    const std::vector<CorrectnessRecord> judged = {verdict("sm90_turns", true),
-                                                   verdict("peer/cudnn_fp8", false)};
-    Device device;
-    device.backend = Backend::kDevice;
-    device.name = "NVIDIA H200";
+    const std::vector<CorrectnessRecord> judged = {made_verdict("sm90_ping_pong", "d64_4k", true),
+                                                   made_verdict("peer/cudnn_fp8", "d64_4k", false)};
     write(at("benchmark.json"),
-          benchmark_document(made_run(), device, records, judged, /*automatic=*/true).dump());
+          benchmark_document(made_run(), made_gpu(), records, judged, /*automatic=*/true).dump());
     return at("benchmark.json");
   }
 };
@@ -123,7 +110,7 @@ TEST_F(ContestFile, HasPeersUnderTheNamesOfOurCells) {
   EXPECT_EQ(names, (std::set<std::string>{"forward/auto/d64_4k", "forward/auto/d64_4k/graph",
                                           "forward/cudnn_fp8/d64_4k"}));
   const json& ours = file.at("/benchmarks/0"_json_pointer);
-  EXPECT_EQ(ours.at("label"), "sm90_turns");
+  EXPECT_EQ(ours.at("label"), "sm90_ping_pong");
   EXPECT_EQ(ours.at("graph_us"), 16.0);
   const std::string failed = file.at("benchmarks").back().at("label");
   EXPECT_EQ(failed.rfind("gates failed: ", 0), 0U) << failed;

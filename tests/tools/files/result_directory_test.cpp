@@ -1,4 +1,6 @@
 // Result folders: whole files or none, and nothing left behind by a run that wrote nothing.
+#include "benchmarks/files/result_directory.hpp"
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -12,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "benchmarks/files/result_directory.hpp"
+#include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
@@ -20,28 +22,14 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-class ResultFolder : public testing::Test {
+class ResultFolder : public ToolTest {
  protected:
-  ResultFolder() {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    root = fs::path(testing::TempDir()) /
-           (std::string("fp8_sdpa_") + test->name() + std::to_string(getpid()));
-    fs::create_directories(root);
-  }
-  ~ResultFolder() override {
-    fs::permissions(root, fs::perms::owner_all);
-    fs::remove_all(root);
-  }
-  static json read(const fs::path& path) {
-    std::ifstream file(path);
-    return json::parse(file, nullptr, /*allow_exceptions=*/false);
-  }
+  ~ResultFolder() override { fs::permissions(root, fs::perms::owner_all); }
   static std::size_t entries(const fs::path& folder) {
     std::size_t count = 0;
     for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder)) ++count;
     return count;
   }
-  fs::path root;
 };
 
 TEST_F(ResultFolder, NamesFoldersAndTimesInUtc) {
@@ -56,7 +44,7 @@ TEST_F(ResultFolder, WritesAndReplacesWholeFiles) {
   ASSERT_TRUE(directory.ok()) << directory.status().message();
   ASSERT_TRUE(directory->write("x.json", {{"n", 1}}).ok());
   ASSERT_TRUE(directory->write("x.json", {{"n", 2}}).ok());
-  EXPECT_EQ(read(folder / "x.json"), json({{"n", 2}}));
+  EXPECT_EQ(read_json_file(folder / "x.json"), json({{"n", 2}}));
   EXPECT_EQ(entries(folder), 1U) << "a temporary file is left";
 }
 
@@ -110,7 +98,7 @@ TEST_F(ResultFolder, LeavesTheOldFileWhereTheNewOneFails) {
   const Status status = directory->write("y.json", {{"n", 2}});
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.message().find("y.json"), std::string::npos);
-  EXPECT_EQ(read(root / "x.json"), json({{"n", 1}}));
+  EXPECT_EQ(read_json_file(root / "x.json"), json({{"n", 1}}));
   EXPECT_EQ(entries(root), 2U) << "a temporary file is left";
 }
 
@@ -133,7 +121,7 @@ TEST_F(ResultFolder, AKilledWriterLeavesAWholeFile) {
     ASSERT_EQ(waitpid(writer, &status, 0), writer);
     ASSERT_TRUE(WIFSIGNALED(status)) << "the writer stopped by itself";
     if (!fs::exists(root / "x.json")) continue;
-    const json found = read(root / "x.json");
+    const json found = read_json_file(root / "x.json");
     ASSERT_TRUE(found.is_object()) << "a torn file";
     EXPECT_EQ(found.at("numbers").size(), static_cast<std::size_t>(kNumbers));
   }

@@ -1,6 +1,9 @@
 // The result files: their content, their schemas, and how they reach the disk.
+#include "benchmarks/files/results.hpp"
+
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -12,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/files/results.hpp"
 #include "benchmarks/files/validate.hpp"
+#include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
@@ -26,50 +29,23 @@ json schema(const std::string& name) {
 }
 
 RunInfo run_on(Backend backend) {
-  RunInfo run;
-  run.start = 0;
+  RunInfo run = made_run();
   run.backend = backend;
-  run.build = this_build();
-  run.build.git_sha = "0123456789abcdef";
-  if (backend == Backend::kDevice) {
-    DeviceInfo device;
-    device.name = "NVIDIA H200";
-    device.cuda_version = "13.0";
-    device.cuda_driver_version = "13.0";
-    device.sm_version = 90;
-    device.sm_count = 132;
-    device.nvml.driver_version = "580.1";
-    device.nvml.sm_clock_mhz = 1980;
-    run.device = device;
-  }
+  if (backend == Backend::kHost) run.device.reset();
   return run;
 }
 
-reference::Shape mission() {
-  reference::Shape shape;
-  shape.name = "mission";
-  shape.batch = 1;
-  shape.heads_q = shape.heads_kv = 8;
-  shape.seq_q = shape.seq_kv = 512;
-  shape.head_dim = 64;
-  return shape;
-}
-
 CorrectnessRecord correctness(bool pass) {
-  CorrectnessRecord record{mission(), Dtype::kE4M3, {}};
-  record.result.shape = "mission";
+  CorrectnessRecord record = made_verdict("stage_c", "mission", pass);
   record.result.seed = 2;
-  record.result.variant = "stage_c";
   record.result.quantised.max_abs_err = 0.01;
   record.result.quantised.rel_l2 = 0.03;
   record.result.kernel.rel_l2 = 0.001;
-  for (const char* name : {"max_abs_err", "mean_abs_err", "pct_bad", "rel_l2"}) {
-    reference::GateResult gate;
-    gate.name = name;
-    gate.pass = pass;
-    record.result.gates.push_back(gate);
+  const reference::GateResult gate = record.result.gates.front();
+  record.result.gates.insert(record.result.gates.begin(), 3, gate);
+  for (int i = 0; i < 3; ++i) {
+    record.result.gates[i].name = std::array{"max_abs_err", "mean_abs_err", "pct_bad"}[i];
   }
-  record.result.pass = pass;
   return record;
 }
 
@@ -87,7 +63,7 @@ json document(const std::string& name, Backend backend = Backend::kDevice) {
   const RunInfo run = run_on(backend);
   if (name == "build_meta") return build_meta(run, ptxas(), table());
   if (name == "correctness_summary") return correctness_summary(run, {correctness(true)});
-  return perf_baseline(run, {{mission(),
+  return perf_baseline(run, {{made_shape("mission"),
                               2,
                               "stage_c",
                               Method::kEventsCold,
@@ -113,8 +89,8 @@ TEST(Methods, EachHasANameOfItsOwnThatTheSchemaKnows) {
   for (const Method method : kMethods) {
     names.insert(name_of(method));
     suffixes.insert(suffix_of(method));
-    PerfRecord record{mission(),    2,     "stage_c",          method, 100,
-                      {10.0, 20.0}, false, {{0, 2, {1980, 0}}}};
+    PerfRecord record{made_shape("mission"), 2,     "stage_c",          method, 100,
+                      {10.0, 20.0},          false, {{0, 2, {1980, 0}}}};
     const Status status = validate_document(perf_baseline(run_on(Backend::kDevice), {record}),
                                             schema("perf_baseline"), "file");
     EXPECT_TRUE(status.ok()) << status.message();
@@ -171,6 +147,16 @@ TEST_P(ResultFile, TiesTheDeviceToTheBackend) {
   json host_with = document(GetParam());
   host_with["backend"] = "host";
   EXPECT_FALSE(validate_document(host_with, schema(GetParam()), "file").ok());
+}
+
+TEST_P(ResultFile, ASchemaRefersToThoseBesideItAlone) {
+  json form = schema(GetParam());
+  for (const char* reference : {"gone.schema.json#/x", "../schemas/elite.schema.json#/x"}) {
+    form["properties"]["git"]["$ref"] = reference;
+    const Status status = validate_document(document(GetParam()), form, "x.json");
+    EXPECT_EQ(status.message().rfind("x.json: its schema cannot be used: ", 0), 0U)
+        << status.message();
+  }
 }
 
 TEST_P(ResultFile, SaysInOneLineWhatIsWrong) {
@@ -275,8 +261,9 @@ TEST(Results, MarksSamplesBelowTheExpectedClock) {
        "throttle_reasons": ["sw_power_cap", "sw_thermal_slowdown"],
        "below_expected_clock": true}])"));
   // Without NVML nothing is known, and nothing marked.
-  const PerfRecord record = {mission(), 0,          "stage_c", Method::kEventsWarm,
-                             100,       {1.0, 2.0}, false,     split_into_repetitions(2)};
+  const PerfRecord record = {
+      made_shape("mission"),    0, "stage_c", Method::kEventsWarm, 100, {1.0, 2.0}, false,
+      split_into_repetitions(2)};
   const json unknown = perf_baseline(run_on(Backend::kDevice), {record});
   EXPECT_EQ(unknown.at("expected_sm_clock_mhz"), nullptr);
   EXPECT_EQ(unknown.at("results")[0].at("repetitions")[0].at("below_expected_clock"), nullptr);
@@ -285,7 +272,7 @@ TEST(Results, MarksSamplesBelowTheExpectedClock) {
 }
 
 TEST(Results, CountsFlop) {
-  reference::Shape shape = mission();
+  reference::Shape shape = made_shape("mission");
   EXPECT_EQ(flop_count(shape), 536870912.0);
   shape.seq_kv = 1024;
   EXPECT_EQ(flop_count(shape), 2 * 536870912.0);
@@ -334,18 +321,12 @@ TEST(Validate, ChoosesTheSchemaByName) {
   std::ofstream(folder + "/correctness_summary.json") << "{";
   EXPECT_TRUE(validate_by_name(folder + "/perf_baseline.json", FP8_SDPA_SCHEMA_DIR).ok());
   EXPECT_TRUE(validate_by_name(folder + "/bench.json", FP8_SDPA_SCHEMA_DIR).ok());
-  // What was measured before repetitions has a schema of its own, and is still checked.
-  json before = document("perf_baseline");
-  before["schema_version"] = 1;
-  std::ofstream(folder + "/perf_baseline.json") << before;
-  EXPECT_FALSE(validate_by_name(folder + "/perf_baseline.json", FP8_SDPA_SCHEMA_DIR).ok());
-  const std::filesystem::path measured = folder + "/results/h200/ladder";  // where a GPU is named
-  std::filesystem::create_directories(measured);
-  const std::string recorded = (measured / "perf_baseline.json").string();
-  std::filesystem::copy_file(FP8_SDPA_SOURCE_DIR "/tests/tools/recorded/perf_baseline.json",
-                             recorded, std::filesystem::copy_options::overwrite_existing);
-  const Status old_version = validate_by_name(recorded, FP8_SDPA_SCHEMA_DIR);
-  EXPECT_TRUE(old_version.ok()) << old_version.message();
+  // What was measured before repetitions is refused.
+  const Status old_version = validate_by_name(
+      FP8_SDPA_SOURCE_DIR "/tests/tools/recorded/perf_baseline.json", FP8_SDPA_SCHEMA_DIR);
+  EXPECT_FALSE(old_version.ok());
+  EXPECT_NE(old_version.message().find("schema_version"), std::string::npos)
+      << old_version.message();
   for (const char* bad :
        {"/build_meta.json", "/other.json", "/correctness_summary.json", "/none"}) {
     const Status status = validate_by_name(folder + bad, FP8_SDPA_SCHEMA_DIR);

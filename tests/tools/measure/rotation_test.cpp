@@ -1,11 +1,13 @@
 // Inputs that go round: how many copies, and that each is the problem.
+#include "benchmarks/measure/rotation.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <set>
 
 #include "benchmarks/run/goal_shapes.hpp"
-#include "benchmarks/measure/rotation.hpp"
+#include "dispatch/variant.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -1,5 +1,7 @@
 // The phase timeline: logged kernels compute what the others do, their logs are whole, and what is
 // made of a log is right.
+#include "benchmarks/profile/timeline.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include <set>
 
 #include "benchmarks/run/gated_cases.hpp"
-#include "benchmarks/profile/timeline.hpp"
 #include "reference/config/config.hpp"
 #include "tests/tools/tool_fixture.hpp"
 
@@ -19,13 +20,10 @@ using attention::Phase;
 using attention::PhaseMark;
 
 reference::Shape ragged_shape() {
-  reference::Shape shape;
-  shape.name = "ragged";
-  shape.batch = 1;
+  reference::Shape shape = made_shape("ragged");
   shape.heads_q = shape.heads_kv = 2;
   shape.seq_q = 45;
   shape.seq_kv = 150;
-  shape.head_dim = 64;
   return shape;
 }
 

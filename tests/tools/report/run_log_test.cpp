@@ -1,4 +1,6 @@
 // fp8_sdpa_report --run-log: the run log; and the table against a peer with its verdict.
+#include "benchmarks/report/run_log.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,7 +9,6 @@
 
 #include "benchmarks/compare/elite.hpp"
 #include "benchmarks/run/peer_table.hpp"
-#include "benchmarks/report/run_log.hpp"
 #include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {

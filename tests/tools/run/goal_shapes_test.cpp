@@ -1,4 +1,4 @@
-// The benchmark's cells: their table, their gates, and what is said of them without a GPU.
+// The benchmark's goal shapes: their table, their gates, and what is said of them without a GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // The runner: its command line, its choices, its words, and what it does with kernels that are
 // wrong.
+#include "benchmarks/run/runner.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -8,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/files/validate.hpp"
+#include "benchmarks/measure/timer.hpp"
 #include "benchmarks/run/gated_cases.hpp"
 #include "benchmarks/run/run_report.hpp"
-#include "benchmarks/run/runner.hpp"
 #include "benchmarks/run/runner_options.hpp"
-#include "benchmarks/measure/timer.hpp"
-#include "benchmarks/files/validate.hpp"
 #include "dispatch/variant_impl.hpp"
+#include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
@@ -31,13 +33,6 @@ Result<RunRequest> resolve_with(const std::vector<const char*>& arguments,
   const auto options = parse(arguments);
   if (!options.ok()) return options.status();
   return resolve(*options, gpu, kNoEnvironment);
-}
-
-Device gpu() {
-  Device device = host_executor();
-  device.backend = Backend::kDevice;
-  device.name = "GPU";
-  return device;
 }
 
 const Result<Device> kNoGpu = unsupported("no driver");
@@ -89,7 +84,7 @@ TEST(RunnerOptions, RefusesBadUsageInOneLine) {
 }
 
 TEST(RunnerResolve, RunsTheDefaultSuiteOnAGpu) {
-  const auto request = resolve_with({}, gpu());
+  const auto request = resolve_with({}, made_gpu());
   EXPECT_EQ(shape_names(request), "small mission long ");
   ASSERT_TRUE(request.ok());
   EXPECT_EQ(request->seeds, (std::vector<std::uint64_t>{0, 1, 2}));
@@ -97,7 +92,7 @@ TEST(RunnerResolve, RunsTheDefaultSuiteOnAGpu) {
   EXPECT_EQ(request->timed_iters, 500);
   ASSERT_EQ(request->variants.size(), 1U);
   EXPECT_EQ(request->variants[0]->toggles, configured_toggles());
-  const auto gates_only = resolve_with({"--iters", "0"}, gpu());
+  const auto gates_only = resolve_with({"--iters", "0"}, made_gpu());
   ASSERT_TRUE(gates_only.ok());
   EXPECT_FALSE(gates_only->performance);
   EXPECT_EQ(gates_only->no_performance_reason, "--iters 0");

@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, RecordedNoise,
                          testing::Values("events_l2_warm", "events_l2_cold", "graph_l2_warm"));
 
 /// Repetitions of a machine that gets slower and slower, with neighbours alike; its samples belong
-/// to two sides in turns.
+/// to two sides, interleaved.
 Case drifting_case(std::uint64_t seed) {
   const reference::PhiloxStream words(seed, 0);
   constexpr int kEach = 20;
@@ -140,7 +140,7 @@ Case drifting_case(std::uint64_t seed) {
     const double noise = words.word(static_cast<std::uint64_t>(i)) / 4294967296.0 - 0.5;
     wander = 0.9 * wander + 0.01 * noise;
     const double time = 100 * (1 + kDrift * i / (2 * kEach) + wander);
-    // Which side comes first alternates, as random turns would make it on average.
+    // Which side comes first alternates, as a random order would make it on average.
     ((i + i / 2) % 2 == 0 ? out.old_times : out.new_times).push_back(time);
   }
   return out;

@@ -7,7 +7,7 @@
 #include "gpu/host/executor/earlier_kernels.hpp"
 #include "gpu/host/executor/report.hpp"
 #include "gpu/host/executor/sanitizers.hpp"
-#include "gpu/host/memory/async_units.hpp"
+#include "gpu/host/executor/units.hpp"
 
 namespace gpu::host {
 
@@ -62,15 +62,14 @@ Fiber::~Fiber() {
   tsan::destroy_fiber(tsan_fiber);
 }
 
-Block::Block() : async_(std::make_unique<AsyncUnits>()) {}
+Block::Block() : async_(make_async_units()) {}
 
 Block::~Block() = default;
 
 void Block::start(const Launch& launch, const fp8_sdpa::ExecutorOptions& options, uint3 index,
-                  Cluster& cluster, EarlierKernels& earlier, GlobalStores& global_stores) {
+                  EarlierKernels& earlier, GlobalStores& global_stores) {
   launch_ = launch;
   options_ = options;
-  cluster_ = &cluster;
   earlier_ = &earlier;
   global_stores_ = &global_stores;
   has_waited_ = false;
@@ -88,17 +87,16 @@ bool Block::resume() {
   return true;
 }
 
-std::string Block::end(bool abandoned) {
-  const bool own_error = failed() || !abandoned;
+std::string Block::end() {
   if (!failed() && live_ > 0) {
-    error_ = "deadlock: " + describe(fibers_, launch_.threads) + async_->barriers.describe_waits();
+    error_ = "deadlock: " + describe(fibers_, launch_.threads) + describe_waits(*async_);
   }
   if (failed()) {
     join();
     cancel();
   }
   finish();
-  return failed() && own_error ? describe_block(fibers_.front()->block_idx) + ": " + error_ : "";
+  return failed() ? describe_block(fibers_.front()->block_idx) + ": " + error_ : "";
 }
 
 void Block::prepare(uint3 index) {
@@ -116,7 +114,7 @@ void Block::prepare(uint3 index) {
   warps_.assign(static_cast<std::size_t>(launch_.threads / kLanesPerWarp), {});
   barriers_ = {};
   ready_.reset(options_.schedule, launch_.threads, random_);
-  async_->reset(launch_);
+  loads_in_flight_ = 0;
   os_thread_.tsan_fiber = tsan::current_fiber();
 
   std::array<std::array<std::uint8_t, kLanesPerWarp>, kWmmaOperands> chunks;
@@ -124,7 +122,7 @@ void Block::prepare(uint3 index) {
     for (int lane = 0; lane < kLanesPerWarp; ++lane) of_lane[lane] = lane;
     random_.shuffle(std::span<std::uint8_t>(of_lane));
   }
-  async_->elected_lane = static_cast<int>(random_.below(kLanesPerWarp));
+  reset_units(*async_, launch_, static_cast<int>(random_.below(kLanesPerWarp)));
   tsan::release(&start_token_);
   for (int t = 0; t < launch_.threads; ++t) {
     Fiber& fiber = *fibers_[t];
@@ -146,11 +144,8 @@ void Block::prepare_thread(Fiber& fiber, int thread, uint3 index) {
   fiber.at = {};
   fiber.exited = false;
   fiber.copies.reset();
-  fiber.stores.reset();
   fiber.unfenced.clear();
   fiber.has_acquired = false;
-  fiber.cluster_arrivals = 0;
-  fiber.cluster_waits = 0;
   if constexpr (kTsan) {
     const std::string name = describe_block(index) + " " + describe(fiber);
     tsan::set_name(fiber.tsan_fiber, name.c_str());
@@ -159,8 +154,7 @@ void Block::prepare_thread(Fiber& fiber, int thread, uint3 index) {
 
 void Block::finish() {
   set_current_lane(nullptr);
-  for (int t = 0; t < launch_.threads; ++t) fibers_[t]->stores.write_all();
-  if (error_.empty()) error_ = async_->unfinished();
+  if (error_.empty()) error_ = unfinished(*async_);
   if (error_.empty() && launch_.uses_pdl && !has_waited_) {
     error_ = "the block ended and never waited for earlier kernels";
   }
@@ -184,7 +178,6 @@ void Block::cancel() {
       switch_context(os_thread_, fiber);
     }
     fiber.copies.reset();
-    fiber.stores.reset();
   }
 }
 
@@ -226,12 +219,7 @@ void Block::check_exit(Fiber& me) {
          "the thread exits with " + std::to_string(copies) +
              " cp.async copies in flight; wait for them");
   }
-  if (const std::size_t stores = me.stores.unread(); stores > 0) {
-    fail(me, me.at,
-         "the thread exits with " + std::to_string(stores) +
-             " TMA stores that may not have read shared memory; commit and tma_store_wait_read");
-  }
-  async_->wgmma.check_exit(me);
+  check_wgmma_at_exit(me);
   Warp& warp = warps_[me.warp];
   if (warp.arrived != 0) {
     throw KernelError(describe(me) + " exits while " + describe_lanes(warp.arrived) +
@@ -248,25 +236,23 @@ void Block::check_exit(Fiber& me) {
 void Block::exit_thread(Fiber& me) {
   me.exited = true;
   --live_;
-  if (!cancelled_) cluster_->exit(me);
   leave(me);
 }
 
 void Block::land_loads() {
   const tsan::Quiet quiet;
-  TmaLoads& loads = async_->loads;
-  while (error_.empty() && !loads.empty()) {
+  while (error_.empty() && loads_in_flight_ > 0) {
     const bool by_chance =
         options_.schedule == fp8_sdpa::Schedule::kRandom && random_.below(kLandingOdds) == 0;
     if (!ready_.empty() && !by_chance) return;
     const bool in_order = options_.schedule == fp8_sdpa::Schedule::kFifo;
-    const auto count = static_cast<std::uint32_t>(loads.in_flight());
-    error_ = loads.land(*this, in_order ? 0 : random_.below(count));
+    const auto count = static_cast<std::uint32_t>(loads_in_flight_);
+    error_ = land_load(*this, in_order ? 0 : random_.below(count));
   }
 }
 
 void Block::leave(Fiber& me) {
-  if (!async_->loads.empty()) land_loads();
+  if (loads_in_flight_ > 0) land_loads();
   Fiber* next = error_.empty() ? ready_.pop() : nullptr;
   if (next == nullptr && error_.empty()) next = end_waits_for_earlier();
   if (next == &me) return;

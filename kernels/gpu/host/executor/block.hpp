@@ -11,16 +11,14 @@
 #include <string>
 #include <vector>
 
-#include "fp8_sdpa/device.hpp"
+#include "gpu/executor_options.hpp"
 #include "gpu/host/executor/async_engine.hpp"
-#include "gpu/host/executor/cluster.hpp"
 #include "gpu/host/executor/copy_engine.hpp"
 #include "gpu/host/executor/fiber.hpp"
 #include "gpu/host/executor/random.hpp"
 #include "gpu/host/executor/ready_queue.hpp"
 #include "gpu/host/executor/runtime.hpp"
 #include "gpu/host/executor/shared_memory.hpp"
-#include "gpu/host/memory/tma_stores.hpp"
 
 namespace gpu::host {
 
@@ -75,11 +73,8 @@ struct Fiber : Lane, Context {
   bool exited = true;
   CopyEngine copies;
   AsyncEngine tma{"TMA"};
-  TmaStores stores;
   std::vector<std::uintptr_t> unfenced;  ///< its part of GlobalStores
   bool has_acquired = false;             ///< since its last fence_proxy_async_global
-  std::uint64_t cluster_arrivals = 0;
-  std::uint64_t cluster_waits = 0;
 };
 
 struct Warp;
@@ -125,14 +120,13 @@ class Block {
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  /// Makes block `index` of the launch ready, one of `cluster`. Throws std::bad_alloc.
+  /// Makes block `index` of the launch ready. Throws std::bad_alloc.
   void start(const Launch& launch, const fp8_sdpa::ExecutorOptions& options, uint3 index,
-             Cluster& cluster, EarlierKernels& earlier, GlobalStores& global_stores);
+             EarlierKernels& earlier, GlobalStores& global_stores);
   /// Runs threads until none of this block is ready. False if none was.
   bool resume();
-  /// After the last resume(): empty, or what the kernel did wrong. With `abandoned`, another block
-  /// has failed, and what this one lacks is not its own fault.
-  std::string end(bool abandoned);
+  /// After the last resume(): empty, or what the kernel did wrong.
+  std::string end();
   bool failed() const { return !error_.empty(); }
   /// Whether threads wait for words of global memory, which another block may write.
   bool waits_for_words() const { return !waiting_for_words_.empty(); }
@@ -156,15 +150,15 @@ class Block {
   void suspend(Fiber& me) { wait(me); }
   void make_ready(Fiber& fiber) { ready_.push(&fiber); }
 
-  Cluster& cluster() { return *cluster_; }
-  /// Threads that have not exited.
-  int live() const { return live_; }
   SharedMemory& shared() { return shared_; }
   GlobalStores& global_stores() { return *global_stores_; }
   const Launch& launch() const { return launch_; }
   const fp8_sdpa::ExecutorOptions& options() const { return options_; }
   Random& random() { return random_; }
   AsyncUnits& async() { return *async_; }
+  /// TMA loads, which land when nobody else can run.
+  void load_takes_off() { ++loads_in_flight_; }
+  void load_has_landed() { --loads_in_flight_; }
   const std::vector<Warp>& warps() const { return warps_; }
   /// For TSan: what is released to it happens before what follows the launch.
   void* end_token() { return &end_token_; }
@@ -211,7 +205,6 @@ class Block {
   ReadyQueue ready_;
   Random random_;
   SharedMemory shared_;
-  Cluster* cluster_ = nullptr;
   EarlierKernels* earlier_ = nullptr;
   GlobalStores* global_stores_ = nullptr;
   bool has_waited_ = false;  ///< for earlier kernels
@@ -221,7 +214,8 @@ class Block {
     AwaitedWord word;
   };
   std::vector<WordWait> waiting_for_words_;
-  std::unique_ptr<AsyncUnits> async_;
+  std::shared_ptr<AsyncUnits> async_;
+  std::size_t loads_in_flight_ = 0;
   int live_ = 0;  ///< threads that have not exited
   bool cancelled_ = false;
   std::string error_;

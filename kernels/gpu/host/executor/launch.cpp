@@ -19,7 +19,7 @@
 #include "gpu/host/executor/random.hpp"
 #include "gpu/host/executor/report.hpp"
 #include "gpu/host/executor/sanitizers.hpp"
-#include "gpu/host/memory/global_stores.hpp"
+#include "gpu/host/executor/units.hpp"
 
 namespace gpu::host {
 namespace {
@@ -53,12 +53,6 @@ Status check(const Launch& launch) {
         std::to_string(grid.z) +
         ") blocks: each is at least 1, x at most 2^31 - 1, y and z at "
         "most 65535");
-  }
-  if (launch.cluster_blocks < 1 || launch.cluster_blocks > kMaxClusterBlocks ||
-      grid.x % static_cast<unsigned>(launch.cluster_blocks) != 0) {
-    return fp8_sdpa::invalid_argument("clusters of " + std::to_string(launch.cluster_blocks) +
-                                      " blocks in a grid of " + std::to_string(grid.x) +
-                                      " along x: at most 8, and a divisor of that");
   }
   if (launch.shared_bytes > kMaxSharedBytes) {
     return fp8_sdpa::invalid_argument("a block of " + std::to_string(launch.shared_bytes) +
@@ -94,38 +88,38 @@ class BlockPool {
   std::vector<std::unique_ptr<Block>> idle_;
 };
 
-/// The order in which clusters begin. A GPU promises none, so that the schedule has its way here
+/// The order in which blocks begin. A GPU promises none, so that the schedule has its way here
 /// too: kFifo first to last, kLifo last to first, the others at random.
-class ClusterOrder {
+class BlockOrder {
  public:
-  ClusterOrder(std::uint64_t clusters, const ExecutorOptions& options) : clusters_(clusters) {
+  BlockOrder(std::uint64_t blocks, const ExecutorOptions& options) : blocks_(blocks) {
     using fp8_sdpa::Schedule;
-    if (clusters < 2 || options.schedule == Schedule::kFifo) return;
+    if (blocks < 2 || options.schedule == Schedule::kFifo) return;
     if (options.schedule == Schedule::kLifo) {
-      start_ = clusters - 1;
-      step_ = clusters - 1;
+      start_ = blocks - 1;
+      step_ = blocks - 1;
       return;
     }
     Random random(options.seed);
-    start_ = random.next() % clusters;
+    start_ = random.next() % blocks;
     do {
-      step_ = 1 + random.next() % (clusters - 1);
-    } while (std::gcd(step_, clusters) != 1);  // so that the steps come to every cluster once
+      step_ = 1 + random.next() % (blocks - 1);
+    } while (std::gcd(step_, blocks) != 1);  // so that the steps come to every block once
   }
 
-  /// The cluster that begins as the `nth`.
+  /// The block that begins as the `nth`.
   std::uint64_t at(std::uint64_t nth) const {
-    return static_cast<std::uint64_t>((start_ + static_cast<Wide>(step_) * nth) % clusters_);
+    return static_cast<std::uint64_t>((start_ + static_cast<Wide>(step_) * nth) % blocks_);
   }
 
  private:
   using Wide = unsigned __int128;
-  std::uint64_t clusters_;
+  std::uint64_t blocks_;
   std::uint64_t start_ = 0;
   std::uint64_t step_ = 1;
 };
 
-/// An OS thread that runs clusters, or is about to, and perhaps cannot go on before another one has
+/// An OS thread that runs blocks, or is about to, and perhaps cannot go on before another one has
 /// written a word.
 class Stall {
  public:
@@ -176,15 +170,14 @@ class GridRun {
   GridRun(const Launch& launch, const ExecutorOptions& options)
       : launch_(launch),
         options_(options),
-        per_cluster_(static_cast<std::uint64_t>(launch.cluster_blocks)),
         blocks_(std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z),
-        order_(blocks_ / per_cluster_, options),
+        order_(blocks_, options),
         earlier_(options.earlier_kernels) {}
 
   Status run() {
     if (!launch_.uses_pdl) earlier_.wait();
     std::vector<std::thread> helpers;
-    const std::uint64_t wanted = std::min<std::uint64_t>(os_threads(), blocks_ / per_cluster_);
+    const std::uint64_t wanted = std::min<std::uint64_t>(os_threads(), blocks_);
     try {
       while (helpers.size() + 1 < wanted) helpers.emplace_back([this] { work(); });
     } catch (const std::system_error&) {
@@ -203,24 +196,22 @@ class GridRun {
     return kTsan ? std::min(wanted, kMaxOsThreadsUnderTsan) : wanted;
   }
 
-  /// Runs clusters until none is left or one has failed. Never throws.
+  /// Runs blocks until none is left or one has failed. Never throws.
   void work() {
     std::uint64_t current = 0;
     Stall stall(running_, stalled_);
     try {
-      std::vector<std::unique_ptr<Block>> blocks;
-      while (blocks.size() < per_cluster_) blocks.push_back(BlockPool::instance().take());
+      std::unique_ptr<Block> block = BlockPool::instance().take();
       for (std::uint64_t nth = 0;
-           (nth = next_.fetch_add(1, std::memory_order_relaxed)) < blocks_ / per_cluster_;) {
-        current = order_.at(nth) * per_cluster_;
-        const std::string error = run_cluster(blocks, current, stall);
+           (nth = next_.fetch_add(1, std::memory_order_relaxed)) < blocks_;) {
+        current = order_.at(nth);
+        block->start(launch_, options_, index_of(current), earlier_, *global_stores_);
+        const std::string error = run(*block, stall);
         if (!error.empty())
           report(current, {StatusCode::kExecutorError, "kernel error in " + error});
       }
-      for (auto& block : blocks) {
-        block->join();
-        BlockPool::instance().give_back(std::move(block));
-      }
+      block->join();
+      BlockPool::instance().give_back(std::move(block));
     } catch (const std::bad_alloc&) {
       report(current,
              {StatusCode::kOutOfMemory, "the host executor found no memory for a block of " +
@@ -231,36 +222,18 @@ class GridRun {
     }
   }
 
-  /// Runs the cluster whose first block is `first`. Empty, or what the kernel did wrong.
-  std::string run_cluster(const std::vector<std::unique_ptr<Block>>& blocks, std::uint64_t first,
-                          Stall& stall) {
-    Cluster cluster;
-    std::vector<Block*> members;
-    for (const auto& block : blocks) members.push_back(block.get());
-    cluster.reset(members, launch_.threads);
-    for (std::uint64_t i = 0; i < per_cluster_; ++i) {
-      blocks[i]->start(launch_, options_, index_of(first + i), cluster, earlier_, global_stores_);
-    }
-    bool failed = false;
-    for (bool go_on = true; go_on && !failed;) {
-      bool progress = false;
-      bool waits_for_others = false;
-      for (const auto& block : blocks) {
-        if (failed) break;
-        progress = block->resume() || progress;
-        failed = block->failed();
-        waits_for_others = waits_for_others || block->waits_for_words();
+  /// Runs a block that has started. Empty, or what the kernel did wrong.
+  static std::string run(Block& block, Stall& stall) {
+    for (bool go_on = true; go_on && !block.failed();) {
+      go_on = block.resume();
+      if (go_on) {
+        stall.ends();
+      } else {
+        go_on = block.waits_for_words() && stall.goes_on();
       }
-      if (progress) stall.ends();
-      go_on = progress || (waits_for_others && stall.goes_on());
     }
     stall.ends();
-    std::string error;
-    for (const auto& block : blocks) {
-      const std::string own = block->end(failed);
-      if (error.empty()) error = own;
-    }
-    return error;
+    return block.end();
   }
 
   /// Keeps the error of the first block in the grid's order, and hands out no more blocks.
@@ -281,12 +254,11 @@ class GridRun {
 
   const Launch& launch_;
   const ExecutorOptions& options_;
-  const std::uint64_t per_cluster_;
   const std::uint64_t blocks_;
-  const ClusterOrder order_;
+  const BlockOrder order_;
   EarlierKernels earlier_;
-  GlobalStores global_stores_;
-  std::atomic<std::uint64_t> next_{0};  ///< of the clusters, in their order
+  const std::shared_ptr<GlobalStores> global_stores_ = make_global_stores();
+  std::atomic<std::uint64_t> next_{0};  ///< of the blocks, in their order
   std::atomic<int> running_{0};         ///< OS threads
   std::atomic<int> stalled_{0};         ///< of them
   std::mutex mutex_;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "fp8_sdpa/device.hpp"
+#include "gpu/executor_options.hpp"
 #include "gpu/host/executor/random.hpp"
 
 namespace gpu::host {

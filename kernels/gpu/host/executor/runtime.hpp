@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <source_location>
 
-#include "fp8_sdpa/device.hpp"
-#include "fp8_sdpa/status.hpp"
+#include "gpu/executor_options.hpp"
+#include "gpu/types.hpp"
 
 namespace gpu::host {
 
@@ -83,7 +83,6 @@ struct Launch {
   dim3 grid;
   int threads = 0;               ///< per block
   int min_blocks = 1;            ///< a multiprocessor holds at once, as __launch_bounds__ says
-  int cluster_blocks = 1;        ///< neighbours along x
   bool uses_pdl = false;         ///< before earlier kernels have ended
   std::size_t shared_bytes = 0;  ///< per block
   std::size_t shared_alignment = 1;

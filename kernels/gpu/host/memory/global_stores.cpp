@@ -6,6 +6,7 @@
 #include "gpu/host/executor/block.hpp"
 #include "gpu/host/executor/report.hpp"
 #include "gpu/host/executor/sanitizers.hpp"
+#include "gpu/host/executor/units.hpp"
 #include "gpu/host/memory/tma_transfer.hpp"
 
 namespace gpu::host {
@@ -16,6 +17,10 @@ std::uintptr_t number_of(const void* address) {
 }
 
 }  // namespace
+
+std::shared_ptr<GlobalStores> make_global_stores() {
+  return std::make_shared<GlobalStores>();
+}
 
 /// No mutex: ThreadSanitizer would take it for an order between the kernel's threads.
 class GlobalStores::Lock {

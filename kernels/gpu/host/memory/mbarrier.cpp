@@ -80,7 +80,7 @@ MBarrierState* MBarriers::find(const MBarrier* at) {
 
 const MBarrierState* MBarriers::find_inside(std::size_t offset, std::size_t bytes) const {
   for (const auto& state : states_) {
-    if (state->at != nullptr && state->offset - offset < bytes) return state.get();
+    if (state->offset - offset < bytes) return state.get();
   }
   return nullptr;
 }
@@ -137,7 +137,6 @@ std::string MBarriers::unfinished(const MBarrierState& state) {
 
 std::string MBarriers::unfinished() const {
   for (const auto& state : states_) {
-    if (state->at == nullptr) continue;
     if (std::string what = unfinished(*state); !what.empty()) return what;
   }
   return "";
@@ -176,7 +175,7 @@ void mbarrier_init(MBarrier& barrier, int count, Location loc) {
   const tsan::Quiet quiet;
   MBarriers& all = me.block.async().barriers;
   if (const MBarrierState* before = all.find(&barrier); before != nullptr) {
-    fail(me, me.at, describe(*before) + ", is in use; mbarrier_inval comes before");
+    fail(me, me.at, describe(*before) + ", is in use");
   }
   MBarrierState& state = all.add(&barrier);
   state.offset = me.block.shared().offset_of(&barrier);
@@ -187,23 +186,6 @@ void mbarrier_init(MBarrier& barrier, int count, Location loc) {
   raw_copy(&barrier, &kWord, sizeof kWord);
   // Opaque: no ordinary access is right.
   asan::poison(&barrier, sizeof barrier);
-  me.block.preempt(me);
-}
-
-void mbarrier_inval(MBarrier& barrier, Location loc) {
-  Fiber& me = current_fiber();
-  MBarrierState& state = enter(me, "mbarrier_inval", barrier, loc, __builtin_return_address(0));
-  {
-    const tsan::Frame frame(__builtin_return_address(0));
-    tsan::write(&barrier, sizeof barrier);
-  }
-  const tsan::Quiet quiet;
-  if (!state.waiters.empty()) fail(me, me.at, "a thread waits for " + describe(state));
-  if (const std::string what = MBarriers::unfinished(state); !what.empty()) {
-    fail(me, me.at, what);
-  }
-  asan::unpoison(&barrier, sizeof barrier);
-  MBarriers::remove(state);
   me.block.preempt(me);
 }
 
@@ -221,15 +203,6 @@ void mbarrier_arrive(MBarrier& barrier, Location loc) {
   tsan::release(state.token());
   const tsan::Quiet quiet;
   arrive(me, state);
-  settle(me, state);
-  me.block.preempt(me);
-}
-
-void mbarrier_expect_tx(MBarrier& barrier, int bytes, Location loc) {
-  Fiber& me = current_fiber();
-  MBarrierState& state = enter(me, "mbarrier_expect_tx", barrier, loc, __builtin_return_address(0));
-  const tsan::Quiet quiet;
-  expect(me, state, bytes);
   settle(me, state);
   me.block.preempt(me);
 }

@@ -10,10 +10,8 @@ struct MBarrier;
 namespace gpu::host {
 
 void mbarrier_init(MBarrier& barrier, int count, Location loc);
-void mbarrier_inval(MBarrier& barrier, Location loc);
 void fence_mbarrier_init(Location loc);
 void mbarrier_arrive(MBarrier& barrier, Location loc);
-void mbarrier_expect_tx(MBarrier& barrier, int bytes, Location loc);
 void mbarrier_arrive_expect_tx(MBarrier& barrier, int bytes, Location loc);
 void mbarrier_wait(MBarrier& barrier, int parity, Location loc);
 

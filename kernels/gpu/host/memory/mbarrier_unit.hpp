@@ -26,8 +26,8 @@ struct MBarrierState {
     std::uint64_t phase;
   };
 
-  const MBarrier* at = nullptr;  ///< null once it is no barrier any more
-  std::size_t offset = 0;        ///< in shared memory
+  const MBarrier* at = nullptr;
+  std::size_t offset = 0;  ///< in shared memory
   Location initialised;
   int initialiser = 0;       ///< the thread
   bool fenced = false;       ///< the async proxy knows of it
@@ -55,8 +55,6 @@ class MBarriers {
   /// A barrier in these bytes of shared memory, or null.
   const MBarrierState* find_inside(std::size_t offset, std::size_t bytes) const;
   MBarrierState& add(const MBarrier* at);
-  /// Threads on their way out of a wait may still hold the state: it lives on.
-  static void remove(MBarrierState& state) { state.at = nullptr; }
   /// Makes the barriers that this thread initialised known to the async proxy.
   void fence(int thread);
 

@@ -1,4 +1,4 @@
-// TMA: tensor maps, loads into shared memory, with and without a map, stores to global memory.
+// TMA: tensor maps, loads into shared memory, with and without a map.
 #include "gpu/host/memory/tma.hpp"
 
 #include <cstring>
@@ -198,42 +198,6 @@ void bulk_load(void* shared, const void* global, std::uint32_t bytes, MBarrier& 
   Fiber& me = current_fiber();
   me.at = {.name = "bulk_load", .loc = loc};
   load(me, row_of_bytes(me, shared, global, bytes), barrier, __builtin_return_address(0));
-}
-
-void tma_store(const TmaBox& box, const char* name, Location loc) {
-  Fiber& me = current_fiber();
-  me.at = {.name = name, .loc = loc};
-  // A device takes such an instruction for an illegal one.
-  for (int d = 0; d < box.rank; ++d) {
-    if (box.at[d] < 0) {
-      fail(me, me.at,
-           "coordinate " + std::to_string(d) +
-               " of a store is negative: " + std::to_string(box.at[d]));
-    }
-  }
-  me.stores.issue(me, transfer_of(me, box), __builtin_return_address(0));
-  me.block.preempt(me);
-}
-
-void tma_store_commit(Location loc) {
-  Fiber& me = current_fiber();
-  me.at = {.name = "tma_store_commit", .loc = loc};
-  const tsan::Quiet quiet;
-  me.stores.commit();
-  me.block.preempt(me);
-}
-
-void tma_store_wait(int groups_in_flight, bool until_written, Location loc) {
-  Fiber& me = current_fiber();
-  me.at = {.name = until_written ? "tma_store_wait" : "tma_store_wait_read", .loc = loc};
-  const tsan::Quiet quiet;
-  const TmaTransfer* overwritten =
-      me.stores.wait(me, static_cast<std::size_t>(groups_in_flight), until_written);
-  if (overwritten != nullptr) {
-    fail(me, me.at,
-         "the source of the " + describe(*overwritten) + " was written before this wait");
-  }
-  me.block.preempt(me);
 }
 
 void prefetch_tensor_map(const TensorMap& map, Location loc) {

@@ -24,10 +24,6 @@ struct TmaBox {
 void tma_load(const TmaBox& box, MBarrier& barrier, const char* name, Location loc);
 void bulk_load(void* shared, const void* global, std::uint32_t bytes, MBarrier& barrier,
                Location loc);
-void tma_store(const TmaBox& box, const char* name, Location loc);
-void tma_store_commit(Location loc);
-/// Waits for all but the `groups_in_flight` youngest groups.
-void tma_store_wait(int groups_in_flight, bool until_written, Location loc);
 void prefetch_tensor_map(const TensorMap& map, Location loc);
 
 /// PTX's shared state space does not start at 0, so that an offset taken for an address shows.

@@ -24,13 +24,15 @@ void TmaLoads::issue(Block& block, TmaTransfer transfer) {
   shared.async_fill(transfer.shared_offset, kPoisonByte, transfer.bytes());
   asan::poison(shared.data() + transfer.shared_offset, transfer.bytes());
   transfers_.push_back(std::move(transfer));
+  block.load_takes_off();
 }
 
 std::string TmaLoads::land(Block& block, std::size_t index) {
   TmaTransfer transfer = std::move(transfers_[index]);
   transfers_.erase(transfers_.begin() + static_cast<std::ptrdiff_t>(index));
+  block.load_has_landed();
   MBarrierState& state = *transfer.barrier;
-  if (state.phase != transfer.phase || state.at == nullptr) {
+  if (state.phase != transfer.phase) {
     return "the " + describe(transfer) + " lands after phase " + std::to_string(transfer.phase) +
            " of " + describe(state) + ", has ended: too few bytes were expected";
   }

@@ -16,8 +16,6 @@ class Block;
 class TmaLoads {
  public:
   void reset() { transfers_.clear(); }
-  bool empty() const { return transfers_.empty(); }
-  std::size_t in_flight() const { return transfers_.size(); }
 
   /// The load into this byte of shared memory, or null.
   const TmaTransfer* find(std::size_t offset) const {

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "gpu/host/executor/raw_memory.hpp"
 #include "gpu/host/executor/runtime.hpp"
@@ -19,7 +18,7 @@ struct MBarrierState;
 /// 16 bytes of a box: where they lie, and which of them are inside the tensor.
 struct BoxChunk {
   std::size_t shared_offset;  ///< from the start of shared memory
-  char* global;               ///< of byte 0, which may lie outside
+  const char* global;         ///< of byte 0, which may lie outside
   int first;                  ///< bytes first to last - 1 are inside
   int last;
 };
@@ -28,11 +27,9 @@ struct TmaTransfer {
   TensorShape shape;
   std::array<int, kMaxTensorRank> at{};
   std::size_t shared_offset = 0;
-  MBarrierState* barrier = nullptr;  ///< of a load
-  std::uint64_t phase = 0;           ///< of the barrier at the issue
-  std::vector<Chunk> data;           ///< of a store: what it read
-  bool written = false;              ///< a store that has arrived in global memory
-  int thread = 0;                    ///< that issued it
+  MBarrierState* barrier = nullptr;
+  std::uint64_t phase = 0;  ///< of the barrier at the issue
+  int thread = 0;           ///< that issued it
   const char* name = nullptr;
   Location loc;
 
@@ -76,7 +73,7 @@ struct TmaTransfer {
     const std::int64_t begin = -std::int64_t{at[0]} * shape.element_bytes;
     const std::int64_t end =
         begin + static_cast<std::int64_t>(shape.sizes[0]) * shape.element_bytes;
-    char* base = static_cast<char*>(const_cast<void*>(shape.base));
+    const char* base = static_cast<const char*>(shape.base);
     for (std::int64_t x = 0; x < static_cast<std::int64_t>(row_bytes()); x += kChunkBytes) {
       const auto clamp = [x](std::int64_t edge) {
         return static_cast<int>(std::clamp<std::int64_t>(edge - x, 0, kChunkBytes));

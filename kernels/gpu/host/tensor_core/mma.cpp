@@ -67,23 +67,11 @@ struct MatrixStore {
   uint4 row;
 };
 
-/// The 16-bit element of row `row` of matrix `matrix` in the lanes' registers.
-template <bool kTransposed>
-std::uint32_t held(const Warp& warp, int matrix, int row, int column) {
-  const int g = kTransposed ? column : row;
-  const int along = kTransposed ? row : column;
-  const auto& from = *static_cast<const MatrixStore*>(warp.arguments[4 * g + along / 2]);
-  return from.r[matrix] >> (along % 2 * 16) & 0xffffU;
-}
-
-template <bool kTransposed>
 void collect_rows(Warp& warp) {
   for (int lane = 0; lane < kLanesPerWarp; ++lane) {
     const auto word = [&](int i) {
-      const int matrix = lane / kMatrixRows;
-      const int row = lane % kMatrixRows;
-      return held<kTransposed>(warp, matrix, row, 2 * i) |
-             held<kTransposed>(warp, matrix, row, 2 * i + 1) << 16;
+      const int holder = 4 * (lane % kMatrixRows) + i;
+      return static_cast<const MatrixStore*>(warp.arguments[holder])->r[lane / kMatrixRows];
     };
     static_cast<MatrixStore*>(warp.arguments[lane])->row =
         uint4{word(0), word(1), word(2), word(3)};
@@ -196,16 +184,7 @@ uint4 stmatrix_x4(const void* row, const std::uint32_t (&r)[4], const char* name
   check_matrix_row(row, name, loc);
   Fiber& me = current_fiber();
   MatrixStore mine{.r = r, .row = {}};
-  me.block.collective(me, {.name = name, .loc = loc}, collect_rows<false>, &mine);
-  return mine.row;
-}
-
-uint4 stmatrix_x4_trans(const void* row, const std::uint32_t (&r)[4], const char* name,
-                        Location loc) {
-  check_matrix_row(row, name, loc);
-  Fiber& me = current_fiber();
-  MatrixStore mine{.r = r, .row = {}};
-  me.block.collective(me, {.name = name, .loc = loc}, collect_rows<true>, &mine);
+  me.block.collective(me, {.name = name, .loc = loc}, collect_rows, &mine);
   return mine.row;
 }
 

@@ -36,8 +36,6 @@ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const uint4& row, const char* name
 
 /// The row that this lane stores, of the matrices that all lanes hold.
 uint4 stmatrix_x4(const void* row, const std::uint32_t (&r)[4], const char* name, Location loc);
-uint4 stmatrix_x4_trans(const void* row, const std::uint32_t (&r)[4], const char* name,
-                        Location loc);
 
 /// Stored here, in the lane's own code, where sanitizers see it.
 inline void write_matrix_row(void* row, const uint4& value) {

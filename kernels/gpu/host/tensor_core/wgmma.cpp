@@ -86,7 +86,7 @@ class Issuer {
       : warp_(warp),
         me_(current_fiber()),
         block_(me_.block),
-        state_(block_.async().wgmma.warp(me_.warp)),
+        state_(block_.async().wgmma->warp(me_.warp)),
         operands_(operands_of(warp, 0)),
         late_(block_.lands_late()) {}
 
@@ -159,7 +159,7 @@ class Issuer {
 
   /// B, read once for the whole warpgroup; and that its warps issue the same multiplies.
   std::shared_ptr<const MatrixB> matrix_b() {
-    WarpgroupLog& log = block_.async().wgmma.log(me_.warp);
+    WarpgroupLog& log = block_.async().wgmma->log(me_.warp);
     const int mine = me_.warp % kWarpsPerWarpgroup;
     const std::uint64_t index = log.next[mine]++ - log.first;
     if (index == log.multiplies.size()) {
@@ -260,7 +260,7 @@ void issue(Warp& warp) {
 
 void commit(Warp& warp) {
   Fiber& me = *warp.fibers[0];
-  WgmmaWarp& state = me.block.async().wgmma.warp(me.warp);
+  WgmmaWarp& state = me.block.async().wgmma->warp(me.warp);
   state.groups.push_back(std::move(state.open));
   state.open.clear();
   ++state.committed;
@@ -290,7 +290,7 @@ void land(Fiber& me, WgmmaWarp& state, const Multiply& multiply) {
 
 void wait(Warp& warp) {
   Fiber& me = current_fiber();
-  WgmmaWarp& state = me.block.async().wgmma.warp(me.warp);
+  WgmmaWarp& state = me.block.async().wgmma->warp(me.warp);
   const int groups_in_flight = *static_cast<const int*>(warp.arguments[0]);
   state.landed_before = state.landed;
   while (static_cast<int>(state.groups.size()) > groups_in_flight) {
@@ -302,7 +302,7 @@ void wait(Warp& warp) {
 
 void fence(Warp& warp) {
   Fiber& me = *warp.fibers[0];
-  WgmmaWarp& state = me.block.async().wgmma.warp(me.warp);
+  WgmmaWarp& state = me.block.async().wgmma->warp(me.warp);
   ++state.fences;
   // What registers hold now, multiplies may find in them.
   for (const auto& d : state.accumulators) {
@@ -368,7 +368,7 @@ void wgmma_wait(int groups_in_flight, Location loc) {
   Fiber& me = current_fiber();
   me.block.collective(me, {.name = "wgmma_wait", .loc = loc}, wait, &groups_in_flight);
   if constexpr (kTsan) {
-    WgmmaWarp& state = me.block.async().wgmma.warp(me.warp);
+    WgmmaWarp& state = me.block.async().wgmma->warp(me.warp);
     for (std::uint64_t group = state.landed_before; group < state.landed; ++group) {
       tsan::acquire(&state.tokens[group % WgmmaWarp::kTokens]);
     }

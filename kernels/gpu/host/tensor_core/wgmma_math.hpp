@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "fp8_sdpa/device.hpp"
+#include "gpu/executor_options.hpp"
 #include "gpu/host/executor/raw_memory.hpp"
 
 namespace gpu::host {

@@ -1,0 +1,57 @@
+# Which kernels a build has. SDPA_KERNELS is a list of globs over the names in the tables: Stage C's
+# variants and sm90's kernels (<variant>_d<head_dim>_<lse|no_lse>); sm80 and sm89 are always there. Where it
+# is not "*", the tables are written again into the build folder with the chosen rows alone, and are found
+# there before the source folder's. A table of which nothing is chosen keeps its first row.
+#
+#   SDPA_TABLES_DIR   where the tables are
+include_guard(GLOBAL)
+set(SDPA_KERNELS "*" CACHE STRING "Globs of the kernels that are compiled")
+set(SDPA_TABLES_DIR ${PROJECT_SOURCE_DIR}/kernels)
+set(stage_c_row "FP8_SDPA_STAGE_C_VARIANT\\(([a-z0-9_]+), [^\n]*\\)\n")
+set(tile_shape_row "FP8_SDPA_SM90_TILE_SHAPE\\(([a-z0-9_]+), ([0-9]+), ([a-z_]+), [^)]*\\)\n")
+set(sm90_variant_row "FP8_SDPA_SM90_VARIANT\\(([a-z0-9_]+), [^\n]*\\)\n")
+
+# Leaves in a table the rows whose name (NAME of the row, as in string(REGEX REPLACE)) matches one of the
+# globs; sets <kept> to the names.
+function(sdpa_select_rows kept file row name)
+  set(source ${PROJECT_SOURCE_DIR}/kernels/${file})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+  file(READ ${source} text)
+  string(REGEX MATCHALL "${row}" rows "${text}")
+  set(names "")
+  set(dropped "")
+  foreach(one IN LISTS rows)
+    string(REGEX REPLACE "${row}" "${name}" id "${one}")
+    set(chosen FALSE)
+    foreach(glob IN LISTS ARGN)
+      string(REPLACE "*" ".*" expression "${glob}")
+      if(id MATCHES "^${expression}$")
+        set(chosen TRUE)
+      endif()
+    endforeach()
+    if(chosen)
+      list(APPEND names ${id})
+    else()
+      list(APPEND dropped "${one}")
+    endif()
+  endforeach()
+  if(NOT names)
+    list(POP_FRONT dropped one)
+    string(REGEX REPLACE "${row}" "${name}" names "${one}")
+  endif()
+  foreach(one IN LISTS dropped)
+    string(REPLACE "${one}" "" text "${text}")
+  endforeach()
+  sdpa_write_if_changed(${SDPA_TABLES_DIR}/${file} "${text}")
+  set(${kept} ${names} PARENT_SCOPE)
+endfunction()
+
+if(NOT SDPA_KERNELS STREQUAL "*")
+  set(SDPA_TABLES_DIR ${PROJECT_BINARY_DIR}/kernels/tables)
+  target_include_directories(fp8_sdpa_internal BEFORE INTERFACE ${SDPA_TABLES_DIR})
+  sdpa_select_rows(stage_c_kept stage_c/variants.def "${stage_c_row}" "\\1" ${SDPA_KERNELS})
+  sdpa_select_rows(sm90_kept sm90/tile_shapes.def "${tile_shape_row}" "\\1_d\\2_\\3" ${SDPA_KERNELS})
+  list(TRANSFORM sm90_kept REPLACE "_d[0-9]+_(no_)?lse$" "")
+  sdpa_select_rows(variants_kept sm90/variants.def "${sm90_variant_row}" "\\1" ${sm90_kept})
+  message(STATUS "fp8_sdpa: kernels ${SDPA_KERNELS} alone")
+endif()
