@@ -1,5 +1,6 @@
 #include "tests/wrong/faults.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -162,17 +163,19 @@ void write_translation_units(const Catalogue& catalogue, const fs::path& kernels
                                  "#include \"tests/wrong/wrong_kernels.hpp\"\n");
   std::string declarations;
   std::string rows;
-  std::size_t count = 0;
+  const auto is_judged = [&](const Fault& fault) { return fault.judge == judge; };
+  const auto total = std::count_if(catalogue.faults.begin(), catalogue.faults.end(), is_judged);
+  std::ptrdiff_t count = 0;
   for (const Fault& fault : catalogue.faults) {
-    if (fault.judge != judge) continue;
+    if (!is_judged(fault)) continue;
     std::string launch = catalogue.families.at(fault.family).launch;
     replace_all(&launch, "@KERNEL@", fault.kernel);
     const std::string signature = "fp8_sdpa::Status launch_" + fault.name +
                                   "(const fp8_sdpa::Problem& problem, const gpu::Queue& queue)";
-    units[count++ % units.size()] += flatten(catalogue, fault, kernels) + signature +
-                                     " {\n  using namespace fp8_sdpa::" + fault.name +
-                                     ";\n  return fp8_sdpa::" + fault.name + "::" + launch +
-                                     "(problem, queue);\n}\n";
+    units[static_cast<std::size_t>(count++ * shards / total)] +=
+        flatten(catalogue, fault, kernels) + signature +
+        " {\n  using namespace fp8_sdpa::" + fault.name + ";\n  return fp8_sdpa::" + fault.name +
+        "::" + launch + "(problem, queue);\n}\n";
     declarations += signature + ";\n";
     rows += "    {\"" + fault.name + "\", \"" + fault.kernel + "\", launch_" + fault.name + "},\n";
   }

@@ -53,8 +53,8 @@ Catalogue read_catalogue(const std::filesystem::path& folder, const std::filesys
 std::string flatten(const Catalogue& catalogue, const Fault& fault,
                     const std::filesystem::path& kernels);
 
-/// Writes the faults of one judge as `shards` translation units faults_<n>.cpp, and
-/// faults_table.cpp, which defines wrong_kernels() (wrong_kernels.hpp), into `folder`.
+/// Writes the faults of one judge, in their order, as `shards` translation units faults_<n>.cpp,
+/// and faults_table.cpp, which defines wrong_kernels() (wrong_kernels.hpp), into `folder`.
 void write_translation_units(const Catalogue& catalogue, const std::filesystem::path& kernels,
                              const std::filesystem::path& folder, int shards, Judge judge);
 
