@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 namespace fp8_sdpa::wrong {
 namespace {
@@ -60,11 +61,15 @@ class Flattener {
     std::istringstream lines(text);
     std::string line;
     static const std::regex kInclude("^ *# *include \"([^\"]+)\"");
+    static const std::regex kNamespace("\\bnamespace fp8_sdpa\\b");
     while (std::getline(lines, line)) {
       std::smatch match;
       if (line.rfind("#pragma once", 0) == 0) continue;
-      if (std::regex_search(line, match, kInclude) && is_ours(match[1].str())) {
+      if (line.find('#') != std::string::npos && std::regex_search(line, match, kInclude) &&
+          is_ours(match[1].str())) {
         append(match[1].str());
+      } else if (line.find("namespace") != std::string::npos) {
+        out_ += std::regex_replace(line, kNamespace, "namespace fp8_sdpa::" + fault_.name) + "\n";
       } else {
         out_ += line + "\n";
       }
@@ -76,8 +81,7 @@ class Flattener {
       throw std::runtime_error(fault_.name + ": " + fault_.file.string() +
                                " is not part of the family " + fault_.family);
     }
-    static const std::regex kNamespace("\\bnamespace fp8_sdpa\\b");
-    return std::regex_replace(out_, kNamespace, "namespace fp8_sdpa::" + fault_.name);
+    return std::move(out_);
   }
 
  private:

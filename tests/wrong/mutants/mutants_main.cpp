@@ -18,6 +18,7 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kBadUsage = 2;
 constexpr char kControl[] = "control";
+constexpr char kStageC[] = "tests/wrong/mutants/stage_c_unit.cpp";
 
 /// What must be compiled again, and which variants are asked, when a file of a folder is edited.
 struct Reach {
@@ -28,18 +29,15 @@ struct Reach {
 };
 
 const std::vector<Reach>& reaches() {
-  static const std::string kTable =
-      "kernels/dispatch/variants.cpp";  // a few Stage C variants: see include/
-  static const std::string kStageC = "tests/wrong/mutants/stage_c_unit.cpp";
   static const std::string kSm80 = MUTANTS_BUILD_DIR "/kernels/instances/sm80_mma_host.cpp";
   static const std::string kSm89 = MUTANTS_BUILD_DIR "/kernels/instances/sm89_mma_host.cpp";
   static const std::vector<Reach> kReaches = {
-      {"kernels/stage_c/", {kTable, kStageC}, "stage_c*"},
+      {"kernels/stage_c/", {kStageC}, "stage_c*"},
       {"kernels/sm80/", {kSm80}, "sm80*"},
       {"kernels/sm89/", {kSm89}, "sm89*"},
       {"kernels/attention/key_group", {kSm80, kSm89}, "sm8*"},
       // sm90 has no trials here: see CMakeLists.txt.
-      {"", {kTable, kStageC, kSm80, kSm89}, "*", "*sm90*"},
+      {"", {kStageC, kSm80, kSm89}, "*", "*sm90*"},
   };
   return kReaches;
 }
@@ -57,6 +55,7 @@ Workshop workshop(const std::filesystem::path& edited) {
           .build_dir = MUTANTS_BUILD_DIR,
           .work_dir = MUTANTS_WORK_DIR,
           .units = reach->units,
+          .table = reach->units.front() == kStageC ? MUTANTS_TABLE : "",
           .link_command = std::string(
               std::istreambuf_iterator<char>(std::ifstream(MUTANTS_LINK_COMMAND).rdbuf()), {}),
           .shadow = MUTANTS_SOURCE_DIR "/tests/wrong/mutants/include",

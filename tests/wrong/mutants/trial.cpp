@@ -89,7 +89,7 @@ Trial build(const Workshop& workshop, const Mutant& mutant, const fs::path& fold
   std::ofstream(copy) << mutant.text;
 
   const fs::path log = folder / "build.log";
-  std::string objects;
+  std::string objects = workshop.table.empty() ? "" : quote(workshop.table);
   std::string commands;
   for (const std::string& unit : workshop.units) {
     std::string flat = unit;  // units of different folders may have one name

@@ -16,6 +16,7 @@ struct Workshop {
   std::filesystem::path build_dir;  ///< of a ThreadSanitizer build; has compile_commands.json
   std::filesystem::path work_dir;   ///< of the trials
   std::vector<std::string> units;   ///< the translation units, relative to source_dir
+  std::string table;                ///< an object with a table of fewer variants; or empty
   std::string link_command;      ///< "@MUTANT@" stands for the objects, "@BINARY@" for the result
   std::filesystem::path shadow;  ///< headers that stand in for the shipped ones in every trial
   std::filesystem::path config;  ///< the gates' configuration: small shapes
