@@ -119,7 +119,7 @@ std::string series_name(const std::string& variant, const std::string& shape, Me
   const bool peer = variant.starts_with(kPeerPrefix);
   const std::string name =
       "forward/" + (peer ? variant.substr(kPeerPrefix.size()) : variant) + "/" + shape;
-  return name + suffix_of(method);
+  return name + names_of(method).suffix;
 }
 
 json benchmark_document(const RunInfo& run, const Device& device,

@@ -16,8 +16,8 @@ namespace fp8_sdpa::bench {
 std::vector<std::pair<std::string, std::string>> benchmark_context(const Device& device,
                                                                    const DeviceInfo* info);
 
-/// "forward/<who>/<shape>", with suffix_of() the method behind it. The same for ours
-/// and for peers: "peer/cudnn_fp8" is "cudnn_fp8".
+/// "forward/<who>/<shape>", with the method's suffix behind it. The same for ours and for
+/// peers: "peer/cudnn_fp8" is "cudnn_fp8".
 std::string series_name(const std::string& variant, const std::string& shape, Method method);
 
 /// Times that were interleaved, as Google Benchmark would have written them: one entry for each

@@ -188,7 +188,7 @@ std::optional<PerfSeries> series_of_name(const std::string& name) {
   series.shape = parts[2];
   const std::string suffix = parts.size() == kWarmParts ? "" : "/" + parts.back();
   for (const Method method : kMethods) {
-    if (suffix != suffix_of(method)) continue;
+    if (suffix != names_of(method).suffix) continue;
     series.method = name_of(method);
     return series;
   }

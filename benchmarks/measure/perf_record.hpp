@@ -1,6 +1,7 @@
 // A timed series, and the methods that it can be timed by.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,35 +23,21 @@ enum class Method : std::uint8_t {
 };
 inline constexpr Method kMethods[] = {Method::kEventsWarm, Method::kEventsCold, Method::kGraphWarm,
                                       Method::kQueuedWarm, Method::kQueuedRotating};
+/// What each is called: by itself; at the end of a series' name in Google Benchmark's files; as the
+/// counter of its median beside a launch's own times, or nothing.
+struct MethodNames {
+  const char *name, *suffix, *counter;
+};
+inline constexpr MethodNames kMethodNames[] = {{"events_l2_warm", "", ""},
+                                               {"events_l2_cold", "/cold", ""},
+                                               {"graph_l2_warm", "/graph", "graph_us"},
+                                               {"queued_l2_warm", "/queued", "queued_us"},
+                                               {"queued_rotating", "/rotating", "rotating_us"}};
+constexpr const MethodNames& names_of(Method method) {
+  return kMethodNames[static_cast<std::size_t>(method)];
+}
 constexpr const char* name_of(Method method) {
-  switch (method) {
-    case Method::kEventsWarm: return "events_l2_warm";
-    case Method::kEventsCold: return "events_l2_cold";
-    case Method::kGraphWarm: return "graph_l2_warm";
-    case Method::kQueuedWarm: return "queued_l2_warm";
-    case Method::kQueuedRotating: return "queued_rotating";
-  }
-  return "unknown";
-}
-/// What a series' name in Google Benchmark's files ends with.
-constexpr const char* suffix_of(Method method) {
-  switch (method) {
-    case Method::kEventsWarm: return "";
-    case Method::kEventsCold: return "/cold";
-    case Method::kGraphWarm: return "/graph";
-    case Method::kQueuedWarm: return "/queued";
-    case Method::kQueuedRotating: return "/rotating";
-  }
-  return "";
-}
-/// The counter beside a launch's own times that a method's median is called, or nothing.
-constexpr const char* counter_of(Method method) {
-  switch (method) {
-    case Method::kGraphWarm: return "graph_us";
-    case Method::kQueuedWarm: return "queued_us";
-    case Method::kQueuedRotating: return "rotating_us";
-    default: return "";
-  }
+  return names_of(method).name;
 }
 /// name_of() each of kMethods.
 std::vector<std::string> method_names();

@@ -1,5 +1,6 @@
 #include "benchmarks/measure/rotation.hpp"
 
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -18,6 +19,17 @@ std::int64_t span_bytes(const Tensor& tensor, const Problem& problem, int heads,
                             (heads - 1) * tensor.stride_head + (seq - 1) * tensor.stride_seq +
                             (problem.head_dim - 1) * tensor.stride_dim;
   return (last + 1) * static_cast<std::int64_t>(size_of(tensor.dtype));
+}
+
+struct Operand {
+  Tensor Problem::*tensor;
+  std::int64_t bytes;
+  const char* name;
+};
+std::array<Operand, 3> operands_of(const Problem& p) {
+  return {{{&Problem::q, span_bytes(p.q, p, p.heads_q, p.seq_q), "copies of Q"},
+           {&Problem::k, span_bytes(p.k, p, p.heads_kv, p.seq_kv), "copies of K"},
+           {&Problem::v, span_bytes(p.v, p, p.heads_kv, p.seq_kv), "copies of V"}}};
 }
 
 Status read(const Device& device, void* host, const void* data, std::size_t bytes) {
@@ -49,9 +61,9 @@ Result<std::unique_ptr<reference::Buffer>> copied(const Device& device, const vo
 }  // namespace
 
 std::int64_t input_bytes(const Problem& problem) {
-  return span_bytes(problem.q, problem, problem.heads_q, problem.seq_q) +
-         span_bytes(problem.k, problem, problem.heads_kv, problem.seq_kv) +
-         span_bytes(problem.v, problem, problem.heads_kv, problem.seq_kv);
+  std::int64_t bytes = 0;
+  for (const Operand& operand : operands_of(problem)) bytes += operand.bytes;
+  return bytes;
 }
 
 Result<std::int64_t> l2_bytes(const Device& device) {
@@ -76,17 +88,8 @@ std::int64_t rotating_copies(std::int64_t bytes, std::int64_t l2_bytes) {
 Result<Rotation> Rotation::make(const Plan& plan, std::int64_t copies) {
   Rotation made;
   const Problem& from = plan.problem();
-  struct Operand {
-    Tensor Problem::*tensor;
-    std::int64_t bytes;
-    const char* name;
-  };
-  const Operand operands[] = {
-      {&Problem::q, span_bytes(from.q, from, from.heads_q, from.seq_q), "copies of Q"},
-      {&Problem::k, span_bytes(from.k, from, from.heads_kv, from.seq_kv), "copies of K"},
-      {&Problem::v, span_bytes(from.v, from, from.heads_kv, from.seq_kv), "copies of V"}};
   std::vector<Problem> problems(static_cast<std::size_t>(copies), from);
-  for (const Operand& operand : operands) {
+  for (const Operand& operand : operands_of(from)) {
     const std::int64_t stride = (operand.bytes + kAlignment - 1) / kAlignment * kAlignment;
     auto buffer = copied(plan.device(), (from.*operand.tensor).data, operand.bytes, stride, copies,
                          operand.name);

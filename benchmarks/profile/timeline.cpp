@@ -1,11 +1,12 @@
 #include "benchmarks/profile/timeline.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "benchmarks/command/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
@@ -141,12 +142,9 @@ std::string phase_table(const Timeline& timeline) {
   for (const PhaseTotal& total : phases) {
     const auto cycles = static_cast<double>(total.cycles);
     const auto spans = static_cast<double>(total.spans);
-    char line[160];
-    std::snprintf(line, sizeof line, "| %s | %.0f | %.1f %% | %.1f | %.0f |\n",
-                  name_of(total.phase), cycles / warps,
-                  100.0 * cycles / std::max(1.0, static_cast<double>(all)), spans / warps,
-                  cycles / spans);
-    text += line;
+    text += format("| %s | %.0f | %.1f %% | %.1f | %.0f |\n", name_of(total.phase), cycles / warps,
+                   100.0 * cycles / std::max(1.0, static_cast<double>(all)), spans / warps,
+                   cycles / spans);
   }
   return text;
 }

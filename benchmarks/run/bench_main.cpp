@@ -71,7 +71,7 @@ void set_counters(benchmark::State& state, const PerfRecord& record) {
   state.counters["tflops"] = tflops(record.shape, summary.p50);
   const auto clock = record.repetitions.front().clocks.sm_clock_mhz;
   if (clock) state.counters["sm_clock_mhz"] = *clock;
-  if (const char* name = counter_of(record.method); *name != '\0') {
+  if (const char* name = names_of(record.method).counter; *name != '\0') {
     state.counters[name] = summary.p50;
   }
 }
@@ -155,7 +155,7 @@ void time_cell(benchmark::State& state, Suite& suite, const Shape& shape) {
   }
   set_counters(state, records.front());
   for (const PerfRecord& record : std::span(records).subspan(1)) {
-    state.counters[counter_of(record.method)] = summarise(record.samples_us).p50;
+    state.counters[names_of(record.method).counter] = summarise(record.samples_us).p50;
   }
 }
 

@@ -6,19 +6,17 @@
 // into the layout of P V (producer.cuh). The others consume: each has 64 query rows, S, P and O in
 // registers, and online softmax (consumer.cuh, softmax.cuh); it writes its own rows (epilogue.cuh).
 // Where warpgroups share rows (kv_splits > 1), each takes every kv_splits-th KV tile, and they
-// merge O, m and l through shared memory; where the blocks of a cluster share rows, through that of
-// both.
+// merge O, m and l through shared memory.
 //
-// Tiles and barriers: shared.cuh. Shapes and switches of the variants: config.hpp. Named barriers:
+// Tiles and barriers: shared.cuh. The kernels' shapes: tile_shapes.def. Named barriers:
 //
-//   barrier        | who, threads                          | when
-//   ---------------|---------------------------------------|------------------------------------
-//   0 (block)      | all, without kFindsFirst              | once: the mbarriers are initialised
-//   1 + row group  | the warpgroups that share rows        | kv_splits > 1: parts written, read
-//   8              | the warps that transpose V for all         | Transpose::kOnceByBlocks: a unit
-//   is known, transposed 9, 10          | consumers, producers; who does not    | once, with
-//   kFindsFirst: the same
-//                  | wait there arrives                    |
+//   barrier        | who, threads                     | when
+//   ---------------|----------------------------------|------------------------------------------
+//   0 (block)      | all, without kFindsFirst         | once: the mbarriers are initialised
+//   1 + row group  | the warpgroups that share rows   | kv_splits > 1: parts written, read
+//   8              | the warps that transpose for all | kOnceByBlocks: a unit is known, transposed
+//   9, 10          | consumers, producers; who does   | once, with kFindsFirst: the mbarriers are
+//                  | not wait there arrives           | initialised
 #pragma once
 
 #include "sm90/load/producer.cuh"
@@ -109,7 +107,7 @@ struct Kernel {
       if (warp < UnitBuffers<T>::kSlots) gpu::mbarrier_init(sm.unit.staged[warp], 1);
     }
     if constexpr (T::kConfig.ping_pong) {
-      for (auto& group : sm.turn) gpu::mbarrier_init(group[warp], 1);
+      for (auto& group : sm.ping_pong) gpu::mbarrier_init(group[warp], 1);
     }
   }
 

@@ -1,14 +1,11 @@
 // What a launch takes, predicted from a variant's shape: the ground of the library's choice.
 //
-// Persistent blocks work off work tiles of tile_m rows as schedule.hpp says; the blocks of a
-// cluster each have their share of a work tile's KV tiles. A multiprocessor makes so many scores a
-// microsecond, and a launch has its own cost. Measured on an H200
-// (results/h200/hopper/exploration/throughput_version_3.txt and latency_version_3.txt): in a CUDA
-// graph, (B, H, S, D) in microseconds, (1, 1, 32, 64) 4.5, (1, 8, 512, 64) 7.7 with 64 rows a work
-// tile and no less with the causal mask, (1, 8, 2048, 64) 19.6 and 20.6 with 128, 23.2 by a
-// cluster. Rates of variants with row sums by MMA at head dims 128 and 256, and of turns there, are
-// of version 5 (version_5/step_6 and step_8 in the same folder), with V transposed before at 256 of
-// version 6 (version_6/step_5), with chords at 64 of version 14 (version_14/step_4 and step_5).
+// Persistent blocks work off work tiles of tile_m rows as schedule.hpp says. A multiprocessor makes
+// as many scores a microsecond as the kernel's row of tile_shapes.def says, and a launch has its
+// own cost, measured on an H200 inside a CUDA graph (results/h200/hopper/exploration at commit
+// 6c7d156: latency_version_3.txt): (B, H, S, D) in microseconds, (1, 1, 32, 64) 4.5, (1, 8, 512, 64)
+// 7.7 with 64 rows a work tile and no less with the causal mask, (1, 8, 2048, 64) 19.6 and 20.6 with
+// 128.
 #include <algorithm>
 #include <climits>
 #include <cstdint>
@@ -26,7 +23,7 @@ constexpr double kTailUs = 2.0;          // parts of a tail: written, counted, m
 constexpr double kPreTransposeUs = 1.0;  // a kernel that transposes V, beside what it moves
 constexpr double kPreTransposeBytesPerUs = 2.3e6;
 // Until enough of V is transposed: under the causal mask the first work tiles are of all heads,
-// each with few blocks to turn it. Such that the faster variant is chosen in version_9/step_2.
+// each with few blocks to transpose it. Such that the faster variant is chosen in version_9/step_2.
 constexpr double kSharedTransposeUs = 7.0;
 constexpr double kSharedTransposeCausalUs = 14.0;
 

@@ -68,7 +68,7 @@ struct Traits {
   static constexpr int kTileM = kConfig.tile_m();
   static constexpr int kTileN = kConfig.tile_n;
   static constexpr int kStages = kConfig.stages;
-  /// Work work tiles whose Q is there at once: at head_dim 256 the memory has room for one.
+  /// Work tiles whose Q is there at once: at head_dim 256 the memory has room for one.
   static constexpr int kQueryStages = kHeadDim <= 128 ? 2 : 1;
   static constexpr int kConsumers = kConfig.consumers();
   static constexpr int kConsumerWarps = kConsumers * kWarpgroupWarps;
@@ -86,8 +86,8 @@ struct Traits {
   /// A multiple of 8 rows that V^T has more than the head dim; the last P V multiply has them.
   static constexpr int kExtraRows = kConfig.mma_row_sums ? 8 : 0;
 
-  /// Warps of the producer warpgroup that bring V into its place, or turn it for all blocks; the
-  /// other warp issues TMA.
+  /// Warps of the producer warpgroup that bring V into its place, or transpose it for all blocks;
+  /// the other warp issues TMA.
   static constexpr int kTransposers = 3;
   /// Dims of a tile of V that are transposed at once where V is transposed for all blocks, and how
   /// many times that is done.
@@ -117,7 +117,7 @@ struct Partials {
 template <class T>
 struct Partials<T, false> {};
 
-/// Dims of a tile of V that a block turns for all.
+/// Dims of a tile of V that a block transposes for all.
 struct Unit {
   int batch_head;  ///< (batch, KV head)
   int tile;        ///< kNone: there is no other
@@ -161,12 +161,11 @@ struct Held {
 ///   staging_full  | 1 + bytes: the loader                | V of a tile has arrived
 ///   staging_empty | the warps at the tile                | it has been transposed
 ///   value_full[s] | the warps at the tile; with          | V^T of a tile is there
-///                 | prepared_values 1 + bytes            |
+///                 | v_in_workspace 1 + bytes             |
 ///   value_empty[s]| warps of one key group's consumers   | nobody reads it any more
-///   turn[g][w]    | warp w of the row group before g     | its exponentials are under way
+///   ping_pong[g][w] | warp w of the row group before g  | its exponentials are under way
 ///   arrived[s]     | 1 + bytes: a thread of the transposers   | a unit of V has arrived
-///   all_loaded()  | 1: the loader, with Transpose::kOnceByBlocks     | it waits for no unit any
-///   more
+///   all_loaded()  | 1: the loader, with kOnceByBlocks    | it waits for no unit any more
 template <class T>
 struct Shared {
   using Queries = Tile<T::kTileM, T::kHeadDim>;
@@ -191,7 +190,7 @@ struct Shared {
   gpu::MBarrier staging_empty[kStagingBuffers];
   bool no_tile[kStagingFull];  ///< whether staging_full says that no tile is left
   float zero;                  ///< 0
-  gpu::MBarrier turn[T::kConfig.ping_pong ? T::kRowGroups : 1][kWarpgroupWarps];
+  gpu::MBarrier ping_pong[T::kConfig.ping_pong ? T::kRowGroups : 1][kWarpgroupWarps];
 
   /// With Transpose::kOnceByBlocks, where nothing lands. (One barrier more to initialise, and ptxas
   /// spills at head_dim 256.)

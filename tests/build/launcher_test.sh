@@ -24,7 +24,8 @@ expect() {
 }
 
 expect 2 "unknown command 'frobnicate'" "$sdpa" frobnicate
-expect 2 "test takes no arguments; got 'small'" "$sdpa" test small
+expect 2 "test: got 'small', expected --only PATTERN or nothing" "$sdpa" test small
+expect 2 "test --only needs one pattern" "$sdpa" test --only
 expect 2 "fp8_sdpa_run is not there" "$sdpa" run --no-build
 expect 0 "usage: ./sdpa COMMAND" "$sdpa" help
 expect 0 "usage: ./sdpa COMMAND" "$sdpa"

@@ -32,6 +32,13 @@ std::string at_line(int line) {
   return "bulk_load_test.cpp:" + std::to_string(line);
 }
 
+/// Thread 0 loads the first kBytes, as if called where this is.
+GPU_FN void load(Source& source, Place& sm, int expected, gpu::Loc loc = GPU_LOC) {
+  if (gpu::thread_idx() != 0) return;
+  gpu::mbarrier_arrive_expect_tx(sm.full, expected, loc);
+  gpu::bulk_load(sm.at, source.bytes.data(), kBytes, sm.full, loc);
+}
+
 TEST(BulkLoad, ArrivesBitForBitAndNowhereElse) {
   for (const auto& options : adversaries(3)) {
     Source source;
@@ -62,11 +69,8 @@ TEST(BulkLoad, ShowsNothingBeforeItsPhaseEndsOrAllAtOnce) {
     Source source;
     const auto status = run_with(
         [](Source& source, Place& sm) {
-          if (gpu::thread_idx() == 0) {
-            gpu::mbarrier_arrive_expect_tx(sm.full, kBytes);
-            gpu::bulk_load(sm.at, source.bytes.data(), kBytes, sm.full);
-            std::memcpy(source.seen.data(), sm.at, kBytes);
-          }
+          load(source, sm, kBytes);
+          if (gpu::thread_idx() == 0) std::memcpy(source.seen.data(), sm.at, kBytes);
           gpu::mbarrier_wait(sm.full, 0);
         },
         source, {.asynchrony = asynchrony, .os_threads = 1});
@@ -78,29 +82,19 @@ TEST(BulkLoad, ShowsNothingBeforeItsPhaseEndsOrAllAtOnce) {
 }
 
 TEST(BulkLoad, SeesThatNobodyWaits) {
-  const int line = __LINE__ + 4;
-  expect_error_always(on_a_warp([](Source& source, Place& sm) {
-                        if (gpu::thread_idx() != 0) return;
-                        gpu::mbarrier_arrive_expect_tx(sm.full, kBytes);
-                        gpu::bulk_load(sm.at, source.bytes.data(), kBytes, sm.full);
-                      }),
+  const int line = __LINE__ + 1;
+  expect_error_always(on_a_warp([](Source& source, Place& sm) { load(source, sm, kBytes); }),
                       {"wait", at_line(line)});
 }
 
 TEST(BulkLoad, CountsBytesExactly) {
   expect_error_always(on_a_warp([](Source& source, Place& sm) {
-                        if (gpu::thread_idx() == 0) {
-                          gpu::mbarrier_arrive_expect_tx(sm.full, kBytes + 16);
-                          gpu::bulk_load(sm.at, source.bytes.data(), kBytes, sm.full);
-                        }
+                        load(source, sm, kBytes + 16);
                         gpu::mbarrier_wait(sm.full, 0);
                       }),
                       {"deadlock", "mbarrier_wait", "0 arrivals of 1", "16 bytes"});
   expect_error_always(on_a_warp([](Source& source, Place& sm) {
-                        if (gpu::thread_idx() == 0) {
-                          gpu::mbarrier_arrive_expect_tx(sm.full, kBytes - 16);
-                          gpu::bulk_load(sm.at, source.bytes.data(), kBytes, sm.full);
-                        }
+                        load(source, sm, kBytes - 16);
                         gpu::mbarrier_wait(sm.full, 0);
                       }),
                       {"16 bytes more than expected landed"});
@@ -108,13 +102,10 @@ TEST(BulkLoad, CountsBytesExactly) {
 
 TEST(BulkLoad, SeesWritesToACopyInFlight) {
   if (kSanitized) GTEST_SKIP() << "AddressSanitizer stops at the write itself";
-  const int line = __LINE__ + 4;
+  const int line = __LINE__ + 2;
   expect_error_always(on_a_warp([](Source& source, Place& sm) {
-                        if (gpu::thread_idx() == 0) {
-                          gpu::mbarrier_arrive_expect_tx(sm.full, kBytes);
-                          gpu::bulk_load(sm.at, source.bytes.data(), kBytes, sm.full);
-                          sm.at[kBytes - 1] = 1;
-                        }
+                        load(source, sm, kBytes);
+                        if (gpu::thread_idx() == 0) sm.at[kBytes - 1] = 1;
                         gpu::mbarrier_wait(sm.full, 0);
                       }),
                       {"the destination of the bulk_load that thread 0 issued",
@@ -122,28 +113,23 @@ TEST(BulkLoad, SeesWritesToACopyInFlight) {
                       true);
 }
 
+template <bool kInitialises>
+fp8_sdpa::Status run_unready(const ExecutorOptions& options) {
+  Source source;
+  return run_kernel<32, Place>(
+      [](void* data, Place& sm) {
+        if (gpu::thread_idx() != 0) return;
+        if (kInitialises) gpu::mbarrier_init(sm.full, 1);
+        gpu::bulk_load(sm.at, data, kBytes, sm.full);
+      },
+      &source, options);
+}
+
 TEST(BulkLoad, RefusesBarriersThatAreNotReady) {
-  const gpu_model::Run not_initialised = [](const ExecutorOptions& options) {
-    Source source;
-    return run_kernel<32, Place>(
-        [](void* data, Place& sm) {
-          if (gpu::thread_idx() == 0) gpu::bulk_load(sm.at, data, kBytes, sm.full);
-        },
-        &source, options);
-  };
-  expect_error_always(not_initialised, {"bulk_load", "the mbarrier has not been initialised",
-                                        "bulk_load_test.cpp:"});
-  const gpu_model::Run not_fenced = [](const ExecutorOptions& options) {
-    Source source;
-    return run_kernel<32, Place>(
-        [](void* data, Place& sm) {
-          if (gpu::thread_idx() != 0) return;
-          gpu::mbarrier_init(sm.full, 1);
-          gpu::bulk_load(sm.at, data, kBytes, sm.full);
-        },
-        &source, options);
-  };
-  expect_error_always(not_fenced, {"bulk_load", "fence_mbarrier_init", "bulk_load_test.cpp:"});
+  expect_error_always(run_unready<false>, {"bulk_load", "the mbarrier has not been initialised",
+                                           "bulk_load_test.cpp:"});
+  expect_error_always(run_unready<true>,
+                      {"bulk_load", "fence_mbarrier_init", "bulk_load_test.cpp:"});
 }
 
 /// Expects that a body's bulk_load is refused in these words, and that its line is named.

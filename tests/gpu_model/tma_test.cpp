@@ -32,44 +32,53 @@ struct Tensor {
   }
 };
 
-/// Runs a body on a warp. Its barrier counts one arrival.
-template <class Body>
-Run on_a_warp(Body body) {
-  return [body](const ExecutorOptions& options) {
-    Tensor tensor;
-    return run_mapped<32, Tiles>(body, byte_matrix(tensor.bytes.data(), kRows, kColumns, kBoxRows),
-                                 &tensor, options);
-  };
-}
-
 std::string at_line(int line) {
   return "tma_test.cpp:" + std::to_string(line);
 }
 
-GPU_FN void init(Tiles& sm) {
-  if (gpu::thread_idx() == 0) {
-    gpu::mbarrier_init(sm.full, 1);
-    gpu::fence_mbarrier_init();
-  }
-  gpu::sync_warp();
+/// Runs a body on a warp, once the barrier counts one arrival.
+template <class Body>
+fp8_sdpa::Status run_with(Body, Tensor& tensor, const ExecutorOptions& options) {
+  return run_mapped<32, Tiles>(
+      [](const gpu::TensorMap& map, void* data, Tiles& sm) {
+        if (gpu::thread_idx() == 0) {
+          gpu::mbarrier_init(sm.full, 1);
+          gpu::fence_mbarrier_init();
+        }
+        gpu::sync_warp();
+        Body{}(map, *static_cast<Tensor*>(data), sm);
+      },
+      byte_matrix(tensor.bytes.data(), kRows, kColumns, kBoxRows), &tensor, options);
+}
+
+/// The same on a tensor of its own.
+template <class Body>
+Run on_a_warp(Body body) {
+  return [body](const ExecutorOptions& options) {
+    Tensor tensor;
+    return run_with(body, tensor, options);
+  };
+}
+
+/// Thread 0 loads the box that begins at `row`, as if called where this is.
+GPU_FN void load(const gpu::TensorMap& map, Tiles& sm, int expected, int row = 0,
+                 gpu::Loc loc = GPU_LOC) {
+  if (gpu::thread_idx() != 0) return;
+  gpu::mbarrier_arrive_expect_tx(sm.full, expected, loc);
+  gpu::tma_load_2d(sm.at[0], map, sm.full, 0, row, loc);
 }
 
 TEST(TmaLoad, ShowsNothingBeforeItsPhaseEndsOrAllAtOnce) {
   if (kSanitized) GTEST_SKIP() << "AddressSanitizer stops at the read of a box in flight";
   for (const auto asynchrony : kAsynchronies) {
     Tensor tensor;
-    const auto status = run_mapped<32, Tiles>(
-        [](const gpu::TensorMap& map, void* data, Tiles& sm) {
-          init(sm);
-          if (gpu::thread_idx() == 0) {
-            gpu::mbarrier_arrive_expect_tx(sm.full, kBoxBytes);
-            gpu::tma_load_2d(sm.at[0], map, sm.full, 0, 4);
-            std::memcpy(static_cast<Tensor*>(data)->seen.data(), sm.at[0], kBoxBytes);
-          }
+    const auto status = run_with(
+        [](const gpu::TensorMap& map, Tensor& tensor, Tiles& sm) {
+          load(map, sm, kBoxBytes, 4);
+          if (gpu::thread_idx() == 0) std::memcpy(tensor.seen.data(), sm.at[0], kBoxBytes);
           gpu::mbarrier_wait(sm.full, 0);
         },
-        byte_matrix(tensor.bytes.data(), kRows, kColumns, kBoxRows), &tensor,
-        {.asynchrony = asynchrony, .os_threads = 1});
+        tensor, {.asynchrony = asynchrony, .os_threads = 1});
     ASSERT_TRUE(status.ok()) << status.message();
     for (int i = 0; i < kBoxBytes; ++i) {
       const unsigned char landed = tensor.bytes[4 * kColumns + i];
@@ -79,45 +88,29 @@ TEST(TmaLoad, ShowsNothingBeforeItsPhaseEndsOrAllAtOnce) {
 }
 
 TEST(TmaLoad, SeesThatNobodyWaits) {
-  const int line = __LINE__ + 5;
-  expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
-                        init(sm);
-                        if (gpu::thread_idx() != 0) return;
-                        gpu::mbarrier_arrive_expect_tx(sm.full, kBoxBytes);
-                        gpu::tma_load_2d(sm.at[0], map, sm.full, 0, 0);
-                      }),
-                      {"wait", at_line(line)});
+  const int line = __LINE__ + 2;
+  expect_error_always(
+      on_a_warp([](const gpu::TensorMap& map, Tensor&, Tiles& sm) { load(map, sm, kBoxBytes); }),
+      {"wait", at_line(line)});
 }
 
 TEST(TmaLoad, CountsBytesExactly) {
   // Too many expected: the phase never ends.
-  expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
-                        init(sm);
-                        if (gpu::thread_idx() == 0) {
-                          gpu::mbarrier_arrive_expect_tx(sm.full, kBoxBytes + 16);
-                          gpu::tma_load_2d(sm.at[0], map, sm.full, 0, 0);
-                        }
+  expect_error_always(on_a_warp([](const gpu::TensorMap& map, Tensor&, Tiles& sm) {
+                        load(map, sm, kBoxBytes + 16);
                         gpu::mbarrier_wait(sm.full, 0);
                       }),
                       {"deadlock", "mbarrier_wait", "0 arrivals of 1", "16 bytes"});
   // Too few: more lands than the phase, or the one after it, was told of.
-  expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
-                        init(sm);
-                        if (gpu::thread_idx() == 0) {
-                          gpu::mbarrier_arrive_expect_tx(sm.full, kBoxBytes - 16);
-                          gpu::tma_load_2d(sm.at[0], map, sm.full, 0, 0);
-                        }
+  expect_error_always(on_a_warp([](const gpu::TensorMap& map, Tensor&, Tiles& sm) {
+                        load(map, sm, kBoxBytes - 16);
                         gpu::mbarrier_wait(sm.full, 0);
                       }),
                       {"16 bytes more than expected landed"});
   // The second of two boxes was forgotten.
-  expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
-                        init(sm);
-                        if (gpu::thread_idx() == 0) {
-                          gpu::mbarrier_arrive_expect_tx(sm.full, kBoxBytes);
-                          gpu::tma_load_2d(sm.at[0], map, sm.full, 0, 0);
-                          gpu::tma_load_2d(sm.at[1], map, sm.full, 0, 8);
-                        }
+  expect_error_always(on_a_warp([](const gpu::TensorMap& map, Tensor&, Tiles& sm) {
+                        load(map, sm, kBoxBytes);
+                        if (gpu::thread_idx() == 0) gpu::tma_load_2d(sm.at[1], map, sm.full, 0, 8);
                         gpu::mbarrier_wait(sm.full, 0);
                       }),
                       {"expected"});
@@ -125,14 +118,10 @@ TEST(TmaLoad, CountsBytesExactly) {
 
 TEST(TmaLoad, OutOfBoundsBytesCountToo) {
   for (const auto& options : adversaries(3)) {
-    const auto status = on_a_warp([](const gpu::TensorMap& map, void* data, Tiles& sm) {
-      init(sm);
-      if (gpu::thread_idx() == 0) {
-        gpu::mbarrier_arrive_expect_tx(sm.full, kBoxBytes);
-        gpu::tma_load_2d(sm.at[0], map, sm.full, 0, 100);
-      }
+    const auto status = on_a_warp([](const gpu::TensorMap& map, Tensor& tensor, Tiles& sm) {
+      load(map, sm, kBoxBytes, 100);
       gpu::mbarrier_wait(sm.full, 0);
-      static_cast<Tensor*>(data)->seen[gpu::lane_idx()] = sm.at[0][gpu::lane_idx()];
+      tensor.seen[gpu::lane_idx()] = sm.at[0][gpu::lane_idx()];
     })(options);
     EXPECT_TRUE(status.ok()) << status.message();
   }
@@ -140,58 +129,52 @@ TEST(TmaLoad, OutOfBoundsBytesCountToo) {
 
 TEST(TmaLoad, SeesWritesToABoxInFlight) {
   if (kSanitized) GTEST_SKIP() << "AddressSanitizer stops at the write itself";
-  const int line = __LINE__ + 5;
-  expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
-                        init(sm);
-                        if (gpu::thread_idx() == 0) {
-                          gpu::mbarrier_arrive_expect_tx(sm.full, kBoxBytes);
-                          gpu::tma_load_2d(sm.at[0], map, sm.full, 0, 0);
-                          sm.at[0][100] = 1;
-                        }
+  const int line = __LINE__ + 2;
+  expect_error_always(on_a_warp([](const gpu::TensorMap& map, Tensor&, Tiles& sm) {
+                        load(map, sm, kBoxBytes);
+                        if (gpu::thread_idx() == 0) sm.at[0][100] = 1;
                         gpu::mbarrier_wait(sm.full, 0);
                       }),
                       {"was written while that load was in flight", at_line(line)}, true);
 }
 
 TEST(TmaLoad, RefusesABarrierThatTheAsyncProxyDoesNotKnow) {
-  expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
-                        if (gpu::thread_idx() != 0) return;
-                        gpu::mbarrier_init(sm.full, 1);
-                        gpu::mbarrier_arrive_expect_tx(sm.full, kBoxBytes);
-                        gpu::tma_load_2d(sm.at[0], map, sm.full, 0, 0);
-                        gpu::mbarrier_wait(sm.full, 0);
-                      }),
-                      {"tma_load_2d", "fence_mbarrier_init", "tma_test.cpp:"});
+  const gpu_model::Run not_fenced = [](const ExecutorOptions& options) {
+    Tensor tensor;
+    return run_mapped<32, Tiles>(
+        [](const gpu::TensorMap& map, void*, Tiles& sm) {
+          if (gpu::thread_idx() != 0) return;
+          gpu::mbarrier_init(sm.full, 1);
+          load(map, sm, kBoxBytes);
+          gpu::mbarrier_wait(sm.full, 0);
+        },
+        byte_matrix(tensor.bytes.data(), kRows, kColumns, kBoxRows), &tensor, options);
+  };
+  expect_error_always(not_fenced, {"tma_load_2d", "fence_mbarrier_init", "tma_test.cpp:"});
 }
 
 TEST(TmaLoad, RefusesWrongOperands) {
-  expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
-                        init(sm);
+  expect_error_always(on_a_warp([](const gpu::TensorMap& map, Tensor&, Tiles& sm) {
                         gpu::tma_load_2d(sm.at[0] + 64, map, sm.full, 0, 0);
                       }),
                       {"tma_load_2d", "not a multiple of 128 bytes", "tma_test.cpp:"});
-  expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
-                        init(sm);
+  expect_error_always(on_a_warp([](const gpu::TensorMap& map, Tensor&, Tiles& sm) {
                         gpu::tma_load_2d(sm.at[1] + 1152, map, sm.full, 0, 0);
                       }),
                       {"tma_load_2d", "512 bytes is not inside", "tma_test.cpp:"});
-  expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
-                        init(sm);
+  expect_error_always(on_a_warp([](const gpu::TensorMap& map, Tensor&, Tiles& sm) {
                         gpu::tma_load_2d(sm.at[1] + 128, map, sm.full, 0, 0);
                       }),
                       {"tma_load_2d", "covers the mbarrier at byte 1024", "tma_test.cpp:"});
-  expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
-                        init(sm);
+  expect_error_always(on_a_warp([](const gpu::TensorMap& map, Tensor&, Tiles& sm) {
                         gpu::tma_load_2d(sm.at[0], map, sm.full, 24, 0);
                       }),
                       {"tma_load_2d", "begins 24 bytes into a row", "not a multiple of 16"});
-  expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
-                        init(sm);
+  expect_error_always(on_a_warp([](const gpu::TensorMap& map, Tensor&, Tiles& sm) {
                         gpu::tma_load_3d(sm.at[0], map, sm.full, 0, 0, 0);
                       }),
                       {"tma_load_3d", "rank 2", "has 3"});
-  expect_error_always(on_a_warp([](const gpu::TensorMap& map, void*, Tiles& sm) {
-                        init(sm);
+  expect_error_always(on_a_warp([](const gpu::TensorMap& map, Tensor&, Tiles& sm) {
                         const gpu::TensorMap copy = map;
                         gpu::tma_load_2d(sm.at[0], copy, sm.full, 0, 0);
                       }),

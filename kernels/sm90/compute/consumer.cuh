@@ -1,28 +1,22 @@
 // A consumer warpgroup: 64 query rows of a work tile against its share of the KV tiles, last tile
 // first, so that masked tiles come at the start.
-//
 // Data flow of a tile, all in registers but Q, K and V^T:
 //   S = Q K^T (wgmma, A and B in shared memory) -> mask -> weights, m, l -> P (E4M3)
 //   O' = P V (wgmma, A in registers) -> O = O rescale + O'
 // The pipelines differ in what runs beside the softmax; i counts this warpgroup's tiles:
-//
 //   kSerial   QK(i) . softmax(i) . PV(i) .
 //   kOverlap  QK(i) PV(i-1) . softmax(i) under PV(i-1) .
 #pragma once
 
 #include "sm90/compute/multiply.cuh"
+#include "sm90/compute/rings.cuh"
 #include "sm90/compute/softmax.cuh"
 #include "sm90/compute/two_terms.cuh"
-#include "sm90/work/work.cuh"
 
 namespace fp8_sdpa::sm90 {
 
 /// Whether scores of a tile are masked.
 enum class Masks : std::uint8_t { kNone, kSome, kMaybe };
-
-GPU_FN bool rarely(bool condition) {
-  return __builtin_expect(static_cast<long>(condition), 0L) != 0;
-}
 
 /// Accumulators of the P V multiply of columns from kColumn on; the last has that of ones.
 template <class T, int kColumn>
@@ -30,7 +24,11 @@ inline constexpr int kFreshRegisters =
     (T::kPvColumns + (kColumn + T::kPvColumns == T::kHeadDim ? T::kExtraRows : 0)) / 2;
 
 template <class T>
-struct Consumer {
+struct Consumer : Rings<T> {
+  using R = Rings<T>;
+  using R::p, R::sm, R::row_group, R::position, R::tile, R::next;
+  using R::wait_keys, R::release_keys, R::wait_values, R::release_values;
+  using R::wait_ping_pong, R::signal_ping_pong;
   static constexpr Config kConfig = T::kConfig;
   static constexpr int kExpsInHand = kConfig.exps_in_hand;
   static constexpr std::uint16_t kLinearExp2 = kConfig.linear_exp2;
@@ -48,26 +46,15 @@ struct Consumer {
   template <int kColumn>
   using Fresh = float[kFreshRegisters<T, kColumn>];
 
-  const Params& p;
-  Shared<T>& sm;
-  int row_group, kv_split;
-  int warp;      ///< of the warpgroup
   int step = 0;  ///< of the block's work
   Operands<T> operands;
   int query_slot = 0;
   typename Operands<T>::ScoresAt next_scores = {};  ///< with kDescribeAhead
-  unsigned position = 0;  ///< in the rings of K and V: of the tile whose scores are next
-  int tile = 0;           ///< that tile, in its tile range; negative: none is left
-  int unmasked = 0;       ///< tiles below this are seen whole by all of its rows; or kNegated
+  int unmasked = 0;  ///< tiles below this are seen whole by all of its rows; or kNegated
   Rows rows;
 
   GPU_FN Consumer(const Params& params, Shared<T>& shared, int group)
-      : p(params),
-        sm(shared),
-        row_group(group % T::kRowGroups),
-        kv_split(group / T::kRowGroups),
-        warp(gpu::shfl(gpu::warp_idx() % kWarpgroupWarps, 0)),
-        operands(shared, row_group) {}
+      : Rings<T>(params, shared, group), operands(shared, row_group) {}
 
   /// O, m and l of this warpgroup's rows over its tiles; `tiles_before` are those of earlier work
   /// tiles. Returns the tiles up to the next one.
@@ -90,27 +77,6 @@ struct Consumer {
   }
 
  private:
-  GPU_FN static void release(gpu::MBarrier& empty) {
-    if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(empty);
-  }
-  /// `at` is a position in the rings.
-  GPU_FN void wait_keys(unsigned at) {
-    gpu::mbarrier_wait(sm.key_full[slot_of<T::kStages>(at)], full_parity<T::kStages>(at));
-  }
-  GPU_FN void release_keys(unsigned at) {
-    release(sm.key_empty[slot_of<T::kStages>(at)]);
-  }
-  GPU_FN void wait_values(unsigned at) {
-    gpu::mbarrier_wait(sm.value_full[slot_of<T::kStages>(at)], full_parity<T::kStages>(at));
-  }
-  GPU_FN void release_values(unsigned at) {
-    release(sm.value_empty[slot_of<T::kStages>(at)]);
-  }
-  GPU_FN void next() {
-    position += T::kKvSplits;
-    tile -= T::kKvSplits;
-  }
-
   /// The place of this warpgroup in the work tile; tiles that none of its rows sees are passed
   /// over.
   GPU_FN void begin(const Work& work, float scale, unsigned tiles_before) {
@@ -124,8 +90,8 @@ struct Consumer {
     rows = Rows{};
     rows.scale = attention::score_factor(scale);
     if (scale < 0.0F) unmasked = kNegated;
-    position = tiles_before + kv_split;
-    tile = work.last_tile - work.first_tile - kv_split;
+    position = tiles_before + R::kv_split;
+    tile = work.last_tile - work.first_tile - R::kv_split;
     for (; tile * T::kTileN >= end && tile >= 0; next()) {
       if constexpr (kConfig.ping_pong) wait_ping_pong();
       wait_keys(position);
@@ -135,21 +101,6 @@ struct Consumer {
       release_values(position);
       if constexpr (kConfig.ping_pong) signal_ping_pong(0);
     }
-  }
-
-  /// Turns go round the warps that share a scheduler, one each a tile.
-  GPU_FN void wait_ping_pong() {
-    const int parity = full_parity<1>(position);
-    gpu::mbarrier_wait(sm.turn[row_group][warp], row_group == 0 ? parity ^ 1 : parity);
-    gpu::sync_warp();  // a lane that lagged until the phase after the next would miss this one
-  }
-  /// After `known`, which follows from exponentials and has no sign bit, is known: that holds the
-  /// compiler to the order.
-  GPU_FN void signal_ping_pong(std::uint32_t known) {
-    constexpr std::uint32_t kNever = 0x80000001;
-    const bool never = known == kNever;
-    const int next_group = row_group + 1 == T::kRowGroups ? 0 : row_group + 1;
-    gpu::mbarrier_arrive_if(gpu::lane_idx() == 0, sm.turn[next_group][warp + (never ? 1 : 0)]);
   }
 
   GPU_FN typename Operands<T>::ScoresAt describe(unsigned at) const {

@@ -18,6 +18,10 @@
 
 namespace fp8_sdpa::sm90 {
 
+GPU_FN bool rarely(bool condition) {
+  return __builtin_expect(static_cast<long>(condition), 0L) != 0;
+}
+
 inline constexpr float kLog2WeightScale = 8.0F;
 
 /// The maximum of no scores: a number, so that exponents need no case of their own, and below every

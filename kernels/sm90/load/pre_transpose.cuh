@@ -2,7 +2,7 @@
 // blocks want the same keys, each tile is transposed once, and their shared memory and instruction
 // slots are free of it.
 //
-// A block turns up to 128 dims of a tile: TMA loads them, all warps transpose them
+// A block transposes up to 128 dims of a tile: TMA loads them, all warps transpose them
 // (transpose_values.cuh), all threads copy them out, as they will lie in shared memory, swizzle and
 // row of ones included. Neighbouring blocks have neighbouring heads of the same keys, which lie
 // next to each other in a (batch, seq, head, dim) tensor.

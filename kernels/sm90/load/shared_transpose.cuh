@@ -3,7 +3,7 @@
 //
 // A unit is up to 128 dims of a tile. The units of a (batch, KV head) are claimed in the order in
 // which its first work tiles want them, by blocks that want that head next and have nothing to
-// turn: three warps of the producer warpgroup. TMA loads a unit while the one before it is
+// transpose: three warps of the producer warpgroup. TMA loads a unit while the one before it is
 // transposed (transpose_values.cuh); they copy it out as it will lie in shared memory, swizzle and
 // row of ones included, and say so. A loader waits for the units of a tile before it fetches them
 // (producer.cuh). Nobody waits for a block that has not begun: a block claims the units of its
@@ -67,7 +67,7 @@ struct UnitTransposer {
       if (unit.tile == Unit::kNone) break;
       if (thread() == 0) fetch(nth + 1);
       gpu::mbarrier_wait(sm.unit.staged[slot], full_parity<kSlots>(nth));
-      turn(sm.unit.staging[slot]);
+      transpose(sm.unit.staging[slot]);
       meet();  // it has been transposed
       copy_part<T>(sm.unit.transposed,
                    workspace_tile<T>(p.values, p.seq_kv, unit.batch_head, unit.tile), unit.part,
@@ -85,7 +85,7 @@ struct UnitTransposer {
     return sm.unit.units[slot_of<UnitBuffers<T>::kKnown>(nth)];
   }
   GPU_FN static void meet() { gpu::named_barrier_sync(kBarrier, kThreads); }
-  GPU_FN void turn(Keys& staging) const {
+  GPU_FN void transpose(Keys& staging) const {
     // Plus 0, loaded: else what follows from the warp is kept from unit to unit, and spilled.
     const float zero = *static_cast<const volatile float*>(&sm.zero);
     const ValueTransposer<Keys, TransposedUnit, 1, T::kTransposers> transposer{

@@ -12,8 +12,8 @@
 
 namespace fp8_sdpa::sm90 {
 
-/// One of kWarps warps that turn a tile of V, keys x dims, into V^T, dims and more x keys. A lane
-/// has kTogether blocks of 32 keys under way.
+/// One of kWarps warps that transpose a tile of V, keys x dims, into V^T, dims and more x keys. A
+/// lane has kTogether blocks of 32 keys under way.
 template <class Keys, class Values, int kTogether, int kWarps>
 struct ValueTransposer {
   static constexpr unsigned kKeys = Keys::kHeight;

@@ -33,7 +33,7 @@ struct Schedule {
   int rounds = 0;  ///< whole work tiles of each block; the last round may have fewer if no tail is
   int tail_work_tiles = 0;  ///< after the rounds
   TailPlace tail[kMaxTailBlocks + 1] = {};
-  /// Parts of the tail's work tiles before this one. An work tile that is not cut has none.
+  /// Parts of the tail's work tiles before this one. A work tile that is not cut has none.
   std::int16_t first_split[kMaxTailBlocks + 1] = {};
 
   int splits() const { return first_split[tail_work_tiles]; }

@@ -121,10 +121,10 @@ inline constexpr int kCopyTiles = 7;
 inline constexpr int kCopyBytes = 16;
 inline constexpr int kZfillSizes = kCopyBytes + 1;
 
-/// wmma: A, B and C row-major, for every combination of layouts in memory.
+/// wmma: A, B and C row-major, with B in memory so and column-major.
 inline constexpr int kMatrixDim = 16;
 inline constexpr int kMatrixElements = kMatrixDim * kMatrixDim;
-inline constexpr int kWmmaLayouts = 8;
+inline constexpr int kWmmaLayouts = 2;
 
 /// ldmatrix: four 8 x 8 matrices of 16-bit elements, a row in 16 bytes.
 inline constexpr int kLdmatrixMatrices = 4;

@@ -1,5 +1,5 @@
 // The conformance kernels' conversions and instructions that take one element: operators for
-// launch_elementwise (conformance_kernels.cuh).
+// launch_elementwise (kernels.cuh).
 #pragma once
 
 #include "gpu/gpu.hpp"

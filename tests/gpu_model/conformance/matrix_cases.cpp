@@ -1,4 +1,4 @@
-// wmma in every combination of layouts: exact on small integers, and within the accumulation error
+// wmma with both layouts of B: exact on small integers, and within the accumulation error
 // of a tensor core on real numbers.
 #include <cstdint>
 #include <ostream>

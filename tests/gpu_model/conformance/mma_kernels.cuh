@@ -127,57 +127,39 @@ struct WmmaInput {
   float c[kMatrixElements];
 };
 struct Wmma : KernelBase<kLanes, WmmaShared> {
-  GPU_FN static int at(int row, int col, bool col_major) {
-    return col_major ? col * kMatrixDim + row : row * kMatrixDim + col;
-  }
-
-  template <class LayoutA, class LayoutB>
-  GPU_FN static void multiply(const WmmaInput& in, float* out, Shared& shared,
-                              bool c_is_col_major) {
+  template <class LayoutB>
+  GPU_FN static void multiply(const WmmaInput& in, float* out, Shared& shared) {
     namespace w = gpu::wmma;
     constexpr int kDim = kMatrixDim;
-    constexpr bool kColA = std::is_same_v<LayoutA, w::col_major>;
-    constexpr bool kColB = std::is_same_v<LayoutB, w::col_major>;
     gpu::sync_warp();
     for (int i = gpu::lane_idx(); i < kMatrixElements; i += kLanes) {
-      const int row = i / kDim;
-      const int col = i % kDim;
-      shared.a[at(row, col, kColA)] = in.a[i];
-      shared.b[at(row, col, kColB)] = in.b[i];
-      shared.c[at(row, col, c_is_col_major)] = in.c[i];
+      const int place = std::is_same_v<LayoutB, w::col_major> ? i % kDim * kDim + i / kDim : i;
+      shared.a[i] = in.a[i];
+      shared.b[place] = in.b[i];
+      shared.c[i] = in.c[i];
     }
     gpu::sync_warp();
-    w::fragment<w::matrix_a, kDim, kDim, kDim, __half, LayoutA> a;
+    w::fragment<w::matrix_a, kDim, kDim, kDim, __half, w::row_major> a;
     w::fragment<w::matrix_b, kDim, kDim, kDim, __half, LayoutB> b;
     w::fragment<w::accumulator, kDim, kDim, kDim, float> c;
     w::fragment<w::accumulator, kDim, kDim, kDim, float> d;
-    const auto layout = c_is_col_major ? w::mem_col_major : w::mem_row_major;
     w::load_matrix_sync(a, shared.a, kDim);
     w::load_matrix_sync(b, shared.b, kDim);
-    w::load_matrix_sync(c, shared.c, kDim, layout);
+    w::load_matrix_sync(c, shared.c, kDim, w::mem_row_major);
     w::fill_fragment(d, 0.0F);
     w::mma_sync(d, a, b, d);
     for (int i = 0; i < d.num_elements; ++i) d.x[i] += c.x[i];
     gpu::sync_warp();
-    w::store_matrix_sync(shared.c, d, kDim, layout);
+    w::store_matrix_sync(shared.c, d, kDim, w::mem_row_major);
     gpu::sync_warp();
-    for (int i = gpu::lane_idx(); i < kMatrixElements; i += kLanes) {
-      out[i] = shared.c[at(i / kDim, i % kDim, c_is_col_major)];
-    }
+    for (int i = gpu::lane_idx(); i < kMatrixElements; i += kLanes) out[i] = shared.c[i];
   }
 
   GPU_FN static void run(const Buffers& p, Shared& shared) {
-    namespace w = gpu::wmma;
     const auto& in = *static_cast<const WmmaInput*>(p.in);
     float* out = static_cast<float*>(p.out);
-    for (int c_layout = 0; c_layout < 2; ++c_layout) {
-      const bool col = c_layout == 1;
-      float* first = out + c_layout * (kWmmaLayouts / 2) * kMatrixElements;
-      multiply<w::row_major, w::row_major>(in, first, shared, col);
-      multiply<w::row_major, w::col_major>(in, first + kMatrixElements, shared, col);
-      multiply<w::col_major, w::row_major>(in, first + 2 * kMatrixElements, shared, col);
-      multiply<w::col_major, w::col_major>(in, first + 3 * kMatrixElements, shared, col);
-    }
+    multiply<gpu::wmma::row_major>(in, out, shared);
+    multiply<gpu::wmma::col_major>(in, out + kMatrixElements, shared);
   }
 };
 

@@ -88,7 +88,7 @@ TEST(Methods, EachHasANameOfItsOwnThatTheSchemaKnows) {
   std::set<std::string> suffixes;
   for (const Method method : kMethods) {
     names.insert(name_of(method));
-    suffixes.insert(suffix_of(method));
+    suffixes.insert(names_of(method).suffix);
     PerfRecord record{made_shape("mission"), 2,     "stage_c",          method, 100,
                       {10.0, 20.0},          false, {{0, 2, {1980, 0}}}};
     const Status status = validate_document(perf_baseline(run_on(Backend::kDevice), {record}),

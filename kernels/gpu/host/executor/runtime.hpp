@@ -54,7 +54,6 @@ struct WmmaArguments {
   const std::uint16_t* b;
   const float* c;
   float* d;
-  bool a_is_col_major;
   bool b_is_col_major;
 };
 void wmma_mma(WmmaArguments& arguments, Location loc);

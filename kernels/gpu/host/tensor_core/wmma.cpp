@@ -87,7 +87,6 @@ void multiply(Warp& warp) {
     std::memcpy(chunk_of(c, fiber, kWmmaAccumulator), from.c, kChunk * sizeof(float));
   }
   const auto& first = *static_cast<const WmmaArguments*>(warp.arguments[0]);
-  if (first.a_is_col_major) transpose(a);
   if (first.b_is_col_major) transpose(b);
   FloatMatrix a_float;
   FloatMatrix b_float;

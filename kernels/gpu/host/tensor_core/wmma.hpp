@@ -23,7 +23,7 @@ struct matrix_b;
 struct accumulator;
 struct row_major;
 struct col_major;
-enum layout_t { mem_row_major, mem_col_major };
+enum layout_t { mem_row_major };
 
 /// Rows and columns of every operand.
 inline constexpr int kDim = 16;
@@ -41,8 +41,7 @@ struct fragment {
   alignas(16) T x[num_elements];
 };
 
-template <class Layout>
-using FragmentA = fragment<matrix_a, kDim, kDim, kDim, __half, Layout>;
+using FragmentA = fragment<matrix_a, kDim, kDim, kDim, __half, row_major>;
 template <class Layout>
 using FragmentB = fragment<matrix_b, kDim, kDim, kDim, __half, Layout>;
 using Accumulator = fragment<accumulator, kDim, kDim, kDim, float>;
@@ -100,45 +99,36 @@ inline void load_matrix_sync(fragment<Use, kDim, kDim, kDim, __half, Layout>& f,
 }
 
 /// Reads this lane's share of a 16 x 16 float accumulator.
-inline void load_matrix_sync(Accumulator& f, const float* matrix, unsigned ld, layout_t layout,
+inline void load_matrix_sync(Accumulator& f, const float* matrix, unsigned ld, layout_t /*layout*/,
                              Location loc = Location::current()) {
   detail::check_alignment(matrix, ld, "wmma::load_matrix_sync", loc);
   const auto at = detail::chunk_position(kWmmaAccumulator);
-  if (layout == mem_row_major) {
-    const auto* from = reinterpret_cast<const float4*>(matrix + at.outer * ld + at.inner);
-    auto* to = reinterpret_cast<float4*>(f.x);
-    to[0] = from[0];
-    to[1] = from[1];
-  } else {
-    for (int i = 0; i < kChunk; ++i) f.x[i] = matrix[(at.inner + i) * ld + at.outer];
-  }
+  const auto* from = reinterpret_cast<const float4*>(matrix + at.outer * ld + at.inner);
+  auto* to = reinterpret_cast<float4*>(f.x);
+  to[0] = from[0];
+  to[1] = from[1];
 }
 
 /// Writes this lane's share of a 16 x 16 float accumulator.
-inline void store_matrix_sync(float* matrix, const Accumulator& f, unsigned ld, layout_t layout,
+inline void store_matrix_sync(float* matrix, const Accumulator& f, unsigned ld, layout_t /*layout*/,
                               Location loc = Location::current()) {
   detail::check_alignment(matrix, ld, "wmma::store_matrix_sync", loc);
   const auto at = detail::chunk_position(kWmmaAccumulator);
-  if (layout == mem_row_major) {
-    auto* to = reinterpret_cast<float4*>(matrix + at.outer * ld + at.inner);
-    const auto* from = reinterpret_cast<const float4*>(f.x);
-    to[0] = from[0];
-    to[1] = from[1];
-  } else {
-    for (int i = 0; i < kChunk; ++i) matrix[(at.inner + i) * ld + at.outer] = f.x[i];
-  }
+  auto* to = reinterpret_cast<float4*>(matrix + at.outer * ld + at.inner);
+  const auto* from = reinterpret_cast<const float4*>(f.x);
+  to[0] = from[0];
+  to[1] = from[1];
 }
 
 /// d = a * b + c. Every lane of the warp takes part.
-template <class LayoutA, class LayoutB>
-inline void mma_sync(Accumulator& d, const FragmentA<LayoutA>& a, const FragmentB<LayoutB>& b,
+template <class LayoutB>
+inline void mma_sync(Accumulator& d, const FragmentA& a, const FragmentB<LayoutB>& b,
                      const Accumulator& c, Location loc = Location::current()) {
   WmmaArguments arguments{
       .a = reinterpret_cast<const std::uint16_t*>(a.x),
       .b = reinterpret_cast<const std::uint16_t*>(b.x),
       .c = c.x,
       .d = d.x,
-      .a_is_col_major = std::is_same_v<LayoutA, col_major>,
       .b_is_col_major = std::is_same_v<LayoutB, col_major>,
   };
   host::wmma_mma(arguments, loc);
