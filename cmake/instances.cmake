@@ -4,7 +4,7 @@
 #   sdpa_instances(<family> <id>...)   writes <family>_<id>.cu and <family>_<id>_host.cpp, appends them to
 #                                      <family>_device_sources and host_kernel_sources
 #
-# With several ids, FP8_SDPA_INSTANCE tells the text which one it is.
+# FP8_SDPA_INSTANCE tells the text which one it is.
 include_guard(GLOBAL)
 
 set(SDPA_INSTANCES_DIR ${PROJECT_BINARY_DIR}/kernels/instances)
@@ -22,11 +22,7 @@ endfunction()
 
 function(sdpa_instances family)
   foreach(id IN LISTS ARGN)
-    set(text "#include \"${family}/instances.cuh\"\n")
-    list(LENGTH ARGN ids)
-    if(ids GREATER 1)
-      string(PREPEND text "#define FP8_SDPA_INSTANCE ${id}\n")
-    endif()
+    set(text "#define FP8_SDPA_INSTANCE ${id}\n#include \"${family}/instances.cuh\"\n")
     string(REGEX REPLACE "^${family}_" "" name ${id})
     set(stem ${SDPA_INSTANCES_DIR}/${family}_${name})
     sdpa_write_if_changed(${stem}.cu "${text}")
