@@ -7,6 +7,8 @@ work=$2
 rm -rf "$work"
 mkdir -p "$work/tree" "$work/bin"
 cp "$1" "$work/tree/sdpa"
+mkdir -p "$work/tree/benchmarks/command"
+cp "$(dirname "$1")/benchmarks/command/measure.sh" "$work/tree/benchmarks/command/"
 sdpa=$work/tree/sdpa
 failures=0
 

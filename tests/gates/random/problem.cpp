@@ -77,8 +77,16 @@ RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Devi
                              std::int64_t max_scores) {
   Dice dice(seed, index);
   RandomProblem problem;
-  problem.variant = &dice.pick(variants());
+  static const std::vector<Kernel> kKernels = all_kernels();
+  const Kernel& kernel = dice.pick(kKernels);
+  problem.variant = kernel.variant;
   draw_sizes(dice, max_scores, problem.shape);
+  if (kernel.variant->family == Family::kSm90) {  // for a head dim, and for few keys or many
+    problem.shape.head_dim = kernel.head_dim;
+    if (!kernel.many_keys || problem.shape.seq_kv <= 128) {
+      problem.shape.seq_kv = kernel.keys((problem.shape.seq_kv - 1) % 128 + 1);
+    }
+  }
   problem.shape.name = "random_" + std::to_string(index);
   problem.shape.inputs.family = std::string(dice.pick(reference::input_families()).name);
   problem.dtype = dice.one_in(3) ? Dtype::kE5M2 : Dtype::kE4M3;
@@ -108,7 +116,7 @@ RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Devi
     };
     if (declines(Dtype::kE4M3)) {
       problem.shape.heads_q = problem.shape.heads_kv;
-      problem.shape.head_dim = 64;
+      problem.shape.head_dim = kernel.head_dim;
       problem.shape.mask = Mask::kNone;
     }
     if (declines(problem.dtype)) problem.dtype = Dtype::kE4M3;
