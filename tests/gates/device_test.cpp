@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -20,28 +21,33 @@
 namespace fp8_sdpa::tests {
 namespace {
 
-class OnDevice : public testing::TestWithParam<const Variant*> {
+class OnDevice : public testing::TestWithParam<Kernel> {
  protected:
   void SetUp() override { ready_ = use_backend(Backend::kDevice, &device_); }
-  const Variant& variant() const { return *GetParam(); }
+  const Variant& variant() const { return *GetParam().variant; }
+  reference::Shape kernels_shape(int batch, int heads, std::int64_t seq_q, std::int64_t few) const {
+    return make_shape(batch, heads, seq_q, GetParam().keys(few), GetParam().head_dim);
+  }
 
   bool ready_ = false;
   Device device_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Gates, OnDevice, testing::ValuesIn(all_variants()),
-                         [](const testing::TestParamInfo<const Variant*>& info) {
-                           return "device_" + std::string(info.param->name);
+INSTANTIATE_TEST_SUITE_P(Gates, OnDevice, testing::ValuesIn(all_kernels()),
+                         [](const testing::TestParamInfo<Kernel>& info) {
+                           return "device_" + info.param.name;
                          });
 
 TEST_P(OnDevice, ManyRerunsGiveTheSameBits) {
   if (!ready_) return;
-  const auto data = codes_of(make_shape(2, 4, 200, 500), 61);
-  const auto first = reference::run_variant(variant(), data, device_);
+  const auto data = codes_of(kernels_shape(2, 4, 200, 128), 61);
+  reference::CheckOptions options;
+  options.lse = GetParam().lse;
+  const auto first = reference::run_variant(variant(), data, device_, options);
   ASSERT_TRUE(first.ok()) << first.status().message();
   constexpr int kReruns = 20;
   for (int i = 0; i < kReruns; ++i) {
-    const auto again = reference::run_variant(variant(), data, device_);
+    const auto again = reference::run_variant(variant(), data, device_, options);
     ASSERT_TRUE(again.ok()) << again.status().message();
     ASSERT_TRUE(*again == *first) << "rerun " << i;
   }
@@ -92,8 +98,9 @@ class Bytes {
 /// A problem in device memory whose contents the test changes while the plan stays.
 class Arena {
  public:
-  explicit Arena(const reference::Shape& shape)
+  Arena(const reference::Shape& shape, bool lse)
       : shape_(shape),
+        lse_(lse ? 4 * heads(shape.heads_q) * static_cast<std::size_t>(shape.seq_q) : 1),
         q_(elements(shape.heads_q, shape.seq_q)),
         k_(elements(shape.heads_kv, shape.seq_kv)),
         v_(elements(shape.heads_kv, shape.seq_kv)),
@@ -103,7 +110,7 @@ class Arena {
 
   bool allocated() const {
     return q_.data() != nullptr && k_.data() != nullptr && v_.data() != nullptr &&
-           o_.data() != nullptr && scales_[2].data() != nullptr;
+           o_.data() != nullptr && lse_.data() != nullptr && scales_[2].data() != nullptr;
   }
   Problem problem() const {
     const auto view = [&](void* data, Dtype dtype, int head_count, std::int64_t seq) {
@@ -124,7 +131,8 @@ class Arena {
     p.descales = {static_cast<const float*>(scales_[0].data()),
                   static_cast<const float*>(scales_[1].data()),
                   static_cast<const float*>(scales_[2].data())};
-    p.softmax_scale = 0.125F;
+    p.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape_.head_dim)));
+    if (lse_.size() > 1) p.lse = static_cast<float*>(lse_.data());
     return p;
   }
   bool fill(const reference::CaseData& data) {
@@ -169,24 +177,26 @@ class Arena {
   }
 
   reference::Shape shape_;
+  Bytes lse_;
   Bytes q_, k_, v_, o_;
   std::array<Bytes, 3> scales_;
 };
 
-std::vector<std::uint16_t> output_alone(const Variant& variant, const reference::CaseData& data,
+std::vector<std::uint16_t> output_alone(const Kernel& kernel, const reference::CaseData& data,
                                         const Device& device, const PlanOptions& plan = {}) {
   reference::CheckOptions options;
   options.plan = plan;
-  const auto run = reference::run_variant(variant, data, device, options);
+  options.lse = kernel.lse;
+  const auto run = reference::run_variant(*kernel.variant, data, device, options);
   EXPECT_TRUE(run.ok()) << run.status().message();
   return run.ok() ? run->o : std::vector<std::uint16_t>{};
 }
 
 TEST_P(OnDevice, TwoStreamsAtOnceDoNotDisturbEachOther) {
   if (!ready_) return;
-  const reference::Shape shape = make_shape(1, 4, 300, 700);
+  const reference::Shape shape = kernels_shape(1, 4, 300, 128);
   const reference::CaseData data[] = {codes_of(shape, 62), codes_of(shape, 63)};
-  Arena arenas[] = {Arena(shape), Arena(shape)};
+  Arena arenas[] = {Arena(shape, GetParam().lse), Arena(shape, GetParam().lse)};
   cudaStream_t streams[2];
   std::vector<Plan> plans;
   std::vector<reference::Workspace> workspaces;
@@ -212,15 +222,15 @@ TEST_P(OnDevice, TwoStreamsAtOnceDoNotDisturbEachOther) {
   }
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(arenas[i].output(), output_alone(variant(), data[i], device_)) << "stream " << i;
+    EXPECT_EQ(arenas[i].output(), output_alone(GetParam(), data[i], device_)) << "stream " << i;
     static_cast<void>(cudaStreamDestroy(streams[i]));
   }
 }
 
 TEST_P(OnDevice, AReplayedGraphSeesNewInputsAndScales) {
   if (!ready_) return;
-  const reference::Shape shape = make_shape(2, 2, 100, 260);
-  Arena arena(shape);
+  const reference::Shape shape = kernels_shape(2, 2, 100, 128);
+  Arena arena(shape, GetParam().lse);
   reference::CaseData data = codes_of(shape, 64);
   ASSERT_TRUE(arena.allocated() && arena.fill(data));
   const auto planned = plan(arena.problem(), device_, &variant());
@@ -243,7 +253,7 @@ TEST_P(OnDevice, AReplayedGraphSeesNewInputsAndScales) {
     arena.poison();
     ASSERT_EQ(cudaGraphLaunch(replay, stream), cudaSuccess);
     ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-    EXPECT_EQ(arena.output(), output_alone(variant(), data, device_)) << "seed " << seed;
+    EXPECT_EQ(arena.output(), output_alone(GetParam(), data, device_)) << "seed " << seed;
   }
   static_cast<void>(cudaGraphExecDestroy(replay));
   static_cast<void>(cudaGraphDestroy(graph));
@@ -252,24 +262,24 @@ TEST_P(OnDevice, AReplayedGraphSeesNewInputsAndScales) {
 
 /// Runs `batch` x `heads` problems of one head, all alike but the last, and compares each head of O
 /// with the head alone.
-void expect_every_head(const Variant& variant, const Device& device, int batch, int heads,
+void expect_every_head(const Kernel& kernel, const Device& device, int batch, int heads,
                        std::int64_t seq) {
-  const reference::Shape one = make_shape(1, 1, seq, seq);
+  const reference::Shape one = make_shape(1, 1, seq, seq, kernel.head_dim);
   const reference::CaseData common = codes_of(one, 67);
   const reference::CaseData last = codes_of(one, 68);
-  Arena arena(make_shape(batch, heads, seq, seq));
+  Arena arena(make_shape(batch, heads, seq, seq, kernel.head_dim), kernel.lse);
   if (!arena.allocated()) {
     GTEST_SKIP() << "not enough free device memory for this problem";
   }
   ASSERT_TRUE(arena.fill_heads(common, last));
   arena.poison();
   const PlanOptions invariant{.batch_invariant = true};
-  const auto planned = plan(arena.problem(), device, &variant, invariant);
+  const auto planned = plan(arena.problem(), device, kernel.variant, invariant);
   ASSERT_TRUE(planned.ok()) << planned.status().message();
   ASSERT_TRUE(forward(*planned, nullptr, nullptr).ok());
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  const std::vector<std::uint16_t> want = output_alone(variant, common, device, invariant);
-  const std::vector<std::uint16_t> want_last = output_alone(variant, last, device, invariant);
+  const std::vector<std::uint16_t> want = output_alone(kernel, common, device, invariant);
+  const std::vector<std::uint16_t> want_last = output_alone(kernel, last, device, invariant);
   ASSERT_FALSE(want.empty() || want_last.empty());
   const std::size_t count = static_cast<std::size_t>(batch) * static_cast<std::size_t>(heads);
   constexpr std::size_t kAtOnce = 1024;
@@ -285,15 +295,15 @@ void expect_every_head(const Variant& variant, const Device& device, int batch, 
   }
 }
 
-/// One variant of each way of addressing memory: the first of each family, and Stage C's last.
-std::vector<const Variant*> representatives() {
-  std::vector<const Variant*> some;
-  for (const Variant* variant : all_variants()) {
-    const bool is_new = std::none_of(some.begin(), some.end(), [&](const Variant* other) {
-      return other->family == variant->family;
+/// One kernel of each way of addressing memory: the first of each family, and Stage C's last.
+std::vector<Kernel> representatives() {
+  std::vector<Kernel> some;
+  for (const Kernel& kernel : all_kernels()) {
+    const bool is_new = std::none_of(some.begin(), some.end(), [&](const Kernel& other) {
+      return other.variant->family == kernel.variant->family;
     });
-    if (is_new || variant->name == "stage_c_lut_cp_async_wmma_pv_warp_spec_swizzle") {
-      some.push_back(variant);
+    if (is_new || kernel.name == "stage_c_lut_cp_async_wmma_pv_warp_spec_swizzle") {
+      some.push_back(kernel);
     }
   }
   return some;
@@ -301,8 +311,8 @@ std::vector<const Variant*> representatives() {
 
 class LargeOnDevice : public OnDevice {};
 INSTANTIATE_TEST_SUITE_P(Gates, LargeOnDevice, testing::ValuesIn(representatives()),
-                         [](const testing::TestParamInfo<const Variant*>& info) {
-                           return "device_" + std::string(info.param->name);
+                         [](const testing::TestParamInfo<Kernel>& info) {
+                           return "device_" + info.param.name;
                          });
 
 TEST_P(LargeOnDevice, TensorsPastTwoToThe31Elements) {
@@ -311,13 +321,13 @@ TEST_P(LargeOnDevice, TensorsPastTwoToThe31Elements) {
   constexpr int kHeads = 1000;
   constexpr std::int64_t kSeq = 1024;
   static_assert(std::int64_t{kBatch} * kHeads * kSeq * 64 > std::int64_t{1} << 31);
-  expect_every_head(variant(), device_, kBatch, kHeads, kSeq);
+  expect_every_head(GetParam(), device_, kBatch, kHeads, kSeq);
 }
 
 TEST_P(LargeOnDevice, MoreHeadsThanAGridHasRows) {
   if (!ready_) return;
-  expect_every_head(variant(), device_, 70000, 1, 17);
-  expect_every_head(variant(), device_, 2, 40000, 17);
+  expect_every_head(GetParam(), device_, 70000, 1, GetParam().keys(17));
+  expect_every_head(GetParam(), device_, 2, 40000, GetParam().keys(17));
 }
 
 #endif  // FP8_SDPA_HAS_DEVICE
