@@ -16,27 +16,27 @@ struct CUstream_st;
 namespace fp8_sdpa::bench {
 
 /// What a device limit's value counts.
-enum class CeilingUnit : std::uint8_t {
+enum class LimitUnit : std::uint8_t {
   kFlopPerSecond,       ///< floating-point operations: an FMA is two
   kBytesPerSecond,      ///< bytes read and bytes written
   kOperationPerSecond,  ///< results of one instruction, one for each lane
   kMicroseconds,        ///< a time: less is better
 };
-constexpr const char* name_of(CeilingUnit unit) {
+constexpr const char* name_of(LimitUnit unit) {
   switch (unit) {
-    case CeilingUnit::kFlopPerSecond: return "FLOP/s";
-    case CeilingUnit::kBytesPerSecond: return "B/s";
-    case CeilingUnit::kOperationPerSecond: return "op/s";
-    case CeilingUnit::kMicroseconds: return "us";
+    case LimitUnit::kFlopPerSecond: return "FLOP/s";
+    case LimitUnit::kBytesPerSecond: return "B/s";
+    case LimitUnit::kOperationPerSecond: return "op/s";
+    case LimitUnit::kMicroseconds: return "us";
   }
   return "unknown";
 }
 
 /// One measured limit.
-struct Ceiling {
+struct MeasuredLimit {
   std::string name;  ///< letters, digits, underscores
   std::string what;  ///< one line for people: what was run
-  CeilingUnit unit = CeilingUnit::kOperationPerSecond;
+  LimitUnit unit = LimitUnit::kOperationPerSecond;
   double operations = 0;                ///< of one launch, in the unit's numerator; 1 for a time
   std::vector<double> samples_us = {};  ///< microseconds of one launch
   std::optional<double> cycles =
@@ -52,8 +52,8 @@ struct LeftOut {
   std::string reason;
 };
 
-struct Ceilings {
-  std::vector<Ceiling> measured;
+struct MeasuredLimits {
+  std::vector<MeasuredLimit> measured;
   std::vector<LeftOut> left_out;
 };
 
@@ -65,15 +65,15 @@ Result<std::vector<double>> time_work(const StreamWork& work, int samples);
 
 /// Measures every device limit on a CUDA device. What cannot be measured is left out with a reason;
 /// a Status means that the device itself failed, or is none.
-Result<Ceilings> measure_ceilings(const Device& device, int samples);
+Result<MeasuredLimits> measure_limits(const Device& device, int samples);
 
 /// The matrix-multiply device limits through cuBLASLt, which is loaded when this is called.
-void measure_matrix_multiplies(int samples, Ceilings& ceilings);
+void measure_matrix_multiplies(int samples, MeasuredLimits& ceilings);
 
 /// ceilings.json; `sm_count` makes rates per clock and multiprocessor of those with cycles.
-nlohmann::json ceilings_document(const RunInfo& run, const Ceilings& ceilings, int sm_count);
+nlohmann::json limits_document(const RunInfo& run, const MeasuredLimits& ceilings, int sm_count);
 
 /// A table for people.
-std::string ceilings_table(const Ceilings& ceilings, int sm_count);
+std::string limits_table(const MeasuredLimits& ceilings, int sm_count);
 
 }  // namespace fp8_sdpa::bench

@@ -27,11 +27,11 @@ Result<int> run(const std::string& folder, int samples) {
   if (!info.ok()) return info.status();
   auto directory = ResultDirectory::open(folder_or_default(folder, "ceilings"));
   if (!directory.ok()) return directory.status();
-  const auto ceilings = measure_ceilings(device, samples);
+  const auto ceilings = measure_limits(device, samples);
   if (!ceilings.ok()) return ceilings.status();
-  const auto document = ceilings_document(*info, *ceilings, device.sm_count);
+  const auto document = limits_document(*info, *ceilings, device.sm_count);
   if (Status s = directory->write(kCeilingsFile, document); !s.ok()) return s;
-  std::printf("%s\nwritten: %s/%s\n", ceilings_table(*ceilings, device.sm_count).c_str(),
+  std::printf("%s\nwritten: %s/%s\n", limits_table(*ceilings, device.sm_count).c_str(),
               directory->path().c_str(), kCeilingsFile);
   return kExitPass;
 }

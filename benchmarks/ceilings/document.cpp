@@ -10,34 +10,34 @@ namespace {
 
 constexpr double kMicroseconds = 1e6;
 
-std::optional<double> per_clock(const Ceiling& ceiling, int sm_count) {
+std::optional<double> per_clock(const MeasuredLimit& ceiling, int sm_count) {
   if (!ceiling.cycles || !(*ceiling.cycles > 0) || sm_count <= 0) return std::nullopt;
   return ceiling.operations / *ceiling.cycles / sm_count;
 }
 
 /// The value in the unit that people speak of.
-std::string value_text(const Ceiling& ceiling) {
+std::string value_text(const MeasuredLimit& ceiling) {
   constexpr double kTera = 1e12;
   switch (ceiling.unit) {
-    case CeilingUnit::kFlopPerSecond: return format("%.1f TFLOP/s", ceiling.value() / kTera);
-    case CeilingUnit::kBytesPerSecond: return format("%.3f TB/s", ceiling.value() / kTera);
-    case CeilingUnit::kOperationPerSecond: return format("%.3f T/s", ceiling.value() / kTera);
-    case CeilingUnit::kMicroseconds: return format("%.2f us", ceiling.value());
+    case LimitUnit::kFlopPerSecond: return format("%.1f TFLOP/s", ceiling.value() / kTera);
+    case LimitUnit::kBytesPerSecond: return format("%.3f TB/s", ceiling.value() / kTera);
+    case LimitUnit::kOperationPerSecond: return format("%.3f T/s", ceiling.value() / kTera);
+    case LimitUnit::kMicroseconds: return format("%.2f us", ceiling.value());
   }
   return "";
 }
 
 }  // namespace
 
-double Ceiling::value() const {
+double MeasuredLimit::value() const {
   const double p50 = summarise(samples_us).p50;
-  return unit == CeilingUnit::kMicroseconds ? p50 : operations / (p50 / kMicroseconds);
+  return unit == LimitUnit::kMicroseconds ? p50 : operations / (p50 / kMicroseconds);
 }
 
-nlohmann::json ceilings_document(const RunInfo& run, const Ceilings& ceilings, int sm_count) {
+nlohmann::json limits_document(const RunInfo& run, const MeasuredLimits& ceilings, int sm_count) {
   nlohmann::json out = result_header(run);
   out["results"] = nlohmann::json::array();
-  for (const Ceiling& ceiling : ceilings.measured) {
+  for (const MeasuredLimit& ceiling : ceilings.measured) {
     const Summary summary = summarise(ceiling.samples_us);
     const std::optional<double> rate = per_clock(ceiling, sm_count);
     out["results"].push_back({
@@ -61,10 +61,10 @@ nlohmann::json ceilings_document(const RunInfo& run, const Ceilings& ceilings, i
   return out;
 }
 
-std::string ceilings_table(const Ceilings& ceilings, int sm_count) {
+std::string limits_table(const MeasuredLimits& ceilings, int sm_count) {
   std::string out =
       "| ceiling | value | per clock and multiprocessor | what |\n|---|---|---|---|\n";
-  for (const Ceiling& ceiling : ceilings.measured) {
+  for (const MeasuredLimit& ceiling : ceilings.measured) {
     const std::optional<double> rate = per_clock(ceiling, sm_count);
     out += "| " + ceiling.name + " | " + value_text(ceiling) + " | " +
            (rate ? format("%.1f", *rate) : std::string("-")) + " | " + ceiling.what + " |\n";

@@ -234,7 +234,7 @@ Result<std::vector<double>> time_multiply(const Library& library, const Multiply
 
 }  // namespace
 
-void measure_matrix_multiplies(int samples, Ceilings& ceilings) {
+void measure_matrix_multiplies(int samples, MeasuredLimits& ceilings) {
   constexpr double kFlopPerProduct = 2;
   constexpr double kSide = kSize;
   Library library;
@@ -246,14 +246,14 @@ void measure_matrix_multiplies(int samples, Ceilings& ceilings) {
       ceilings.left_out.push_back({multiply.name, times.status().message()});
       continue;
     }
-    ceilings.measured.push_back({multiply.name, multiply.what, CeilingUnit::kFlopPerSecond,
+    ceilings.measured.push_back({multiply.name, multiply.what, LimitUnit::kFlopPerSecond,
                                  kFlopPerProduct * kSide * kSide * kSide, std::move(*times)});
   }
 }
 
 #else
 
-void measure_matrix_multiplies(int, Ceilings& ceilings) {
+void measure_matrix_multiplies(int, MeasuredLimits& ceilings) {
   for (const Multiply& multiply : kMultiplies) {
     ceilings.left_out.push_back(
         {multiply.name, "cublasLt.h was not found when this was built: install cuBLAS's headers"});

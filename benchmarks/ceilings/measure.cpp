@@ -17,7 +17,7 @@ namespace fp8_sdpa::bench {
 namespace {
 
 /// Appends the device limit if `samples` is there, else says why not.
-void add(Ceiling ceiling, Result<std::vector<double>> samples, Ceilings& ceilings) {
+void add(MeasuredLimit ceiling, Result<std::vector<double>> samples, MeasuredLimits& ceilings) {
   if (samples.ok()) {
     ceiling.samples_us = std::move(*samples);
     ceilings.measured.push_back(std::move(ceiling));
@@ -26,23 +26,23 @@ void add(Ceiling ceiling, Result<std::vector<double>> samples, Ceilings& ceiling
   }
 }
 
-Status measure_instructions(const Device& device, int samples, Ceilings& ceilings) {
+Status measure_instructions(const Device& device, int samples, MeasuredLimits& ceilings) {
   struct Entry {
     Instruction instruction;
     const char* name;
     const char* what;
     int iterations;  // one to two milliseconds
     double per_instruction;
-    CeilingUnit unit;
+    LimitUnit unit;
   };
   constexpr double kFlopPerFma = 2;
   constexpr int kEx2Iterations = 4096;
   constexpr int kFmaIterations = 32768;
   constexpr Entry kEntries[] = {
       {Instruction::kEx2, "ex2", "ex2.approx.ftz.f32, eight chains a lane, 1024 threads an SM",
-       kEx2Iterations, 1, CeilingUnit::kOperationPerSecond},
+       kEx2Iterations, 1, LimitUnit::kOperationPerSecond},
       {Instruction::kFma, "fma", "fma.rn.f32, eight chains a lane, 1024 threads an SM",
-       kFmaIterations, kFlopPerFma, CeilingUnit::kFlopPerSecond},
+       kFmaIterations, kFlopPerFma, LimitUnit::kFlopPerSecond},
   };
   auto cycles = reference::allocate(device, sizeof(long long), "the cycle count");
   if (!cycles.ok()) return cycles.status();
@@ -50,8 +50,8 @@ Status measure_instructions(const Device& device, int samples, Ceilings& ceiling
   if (!sink.ok()) return sink.status();
   for (const Entry& entry : kEntries) {
     const Saturation size{device.sm_count * kBlocksPerSm, entry.iterations};
-    Ceiling ceiling{entry.name, entry.what, entry.unit,
-                    instruction_count(size) * entry.per_instruction};
+    MeasuredLimit ceiling{entry.name, entry.what, entry.unit,
+                          instruction_count(size) * entry.per_instruction};
     long long count = 0;
     if (Status s = (*cycles)->upload(&count); !s.ok()) return s;
     auto times = time_work(
@@ -70,7 +70,7 @@ Status measure_instructions(const Device& device, int samples, Ceilings& ceiling
   return {};
 }
 
-Status measure_copy(const Device& device, int samples, Ceilings& ceilings) {
+Status measure_copy(const Device& device, int samples, MeasuredLimits& ceilings) {
   constexpr std::size_t kWanted = std::size_t{1} << 30;
   constexpr std::size_t kShareOfFree = 4;
   std::size_t free_bytes = 0;
@@ -82,8 +82,9 @@ Status measure_copy(const Device& device, int samples, Ceilings& ceilings) {
   auto to = reference::allocate(device, bytes, "the copy's destination");
   if (!to.ok()) return to.status();
   // A copy reads each byte once and writes it once.
-  Ceiling ceiling{"copy", "cudaMemcpyAsync on the device, " + std::to_string(bytes >> 20U) + " MiB",
-                  CeilingUnit::kBytesPerSecond, 2.0 * static_cast<double>(bytes)};
+  MeasuredLimit ceiling{"copy",
+                        "cudaMemcpyAsync on the device, " + std::to_string(bytes >> 20U) + " MiB",
+                        LimitUnit::kBytesPerSecond, 2.0 * static_cast<double>(bytes)};
   auto times = time_work(
       [&](CUstream_st* stream) {
         return FP8_SDPA_CUDA_STATUS(cudaMemcpyAsync((*to)->data(), (*from)->data(), bytes,
@@ -97,7 +98,7 @@ Status measure_copy(const Device& device, int samples, Ceilings& ceilings) {
 /// Nodes of the graph of empty kernels, as many as timer.hpp's graphs have launches.
 constexpr int kGraphNodes = 20;
 
-Status measure_empty_graph(int samples, Ceilings& ceilings) {
+Status measure_empty_graph(int samples, MeasuredLimits& ceilings) {
   cudaStream_t raw_stream = nullptr;
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&raw_stream, cudaStreamNonBlocking));
   const Stream stream(raw_stream);
@@ -111,7 +112,7 @@ Status measure_empty_graph(int samples, Ceilings& ceilings) {
   }
   add({"empty_launch_in_graph",
        "an empty kernel, per node of a CUDA graph of " + std::to_string(kGraphNodes),
-       CeilingUnit::kMicroseconds, 1},
+       LimitUnit::kMicroseconds, 1},
       std::move(times), ceilings);
   return {};
 }
@@ -142,16 +143,16 @@ Result<std::vector<double>> time_work(const StreamWork& work, int samples) {
   return times;
 }
 
-Result<Ceilings> measure_ceilings(const Device& device, int samples) {
+Result<MeasuredLimits> measure_limits(const Device& device, int samples) {
   if (device.backend != Backend::kDevice) {
     return unsupported("the host executor's speed is no limit of a GPU");
   }
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaSetDevice(device.index));
-  Ceilings ceilings;
+  MeasuredLimits ceilings;
   measure_matrix_multiplies(samples, ceilings);
   if (Status s = measure_copy(device, samples, ceilings); !s.ok()) return s;
   if (Status s = measure_instructions(device, samples, ceilings); !s.ok()) return s;
-  add({"empty_launch", "an empty kernel between two CUDA events", CeilingUnit::kMicroseconds, 1},
+  add({"empty_launch", "an empty kernel between two CUDA events", LimitUnit::kMicroseconds, 1},
       time_work(launch_empty, samples), ceilings);
   if (Status s = measure_empty_graph(samples, ceilings); !s.ok()) return s;
   return ceilings;
@@ -162,7 +163,7 @@ Result<Ceilings> measure_ceilings(const Device& device, int samples) {
 Result<std::vector<double>> time_work(const StreamWork&, int) {
   return unsupported("this build has no device code");
 }
-Result<Ceilings> measure_ceilings(const Device&, int) {
+Result<MeasuredLimits> measure_limits(const Device&, int) {
   return unsupported("this build has no device code");
 }
 

@@ -36,7 +36,7 @@ measure() {
   part_of_measure 30 ceilings --out "$out/ceilings"
   part_of_measure 150 peers --suite all --seconds 60 --python "$python" --out "$out/ladder" \
     --variants 'stage_c,stage_c_cp_async,stage_c_cp_async_vec_pv,stage_c_cp_async_wmma_pv*,sm*'
-  part_of_measure 370 peers --suite cells --seconds 270 --python "$python" --out "$out/hopper"
+  part_of_measure 370 peers --suite goals --seconds 270 --python "$python" --out "$out/hopper"
   [[ $with_sweep -eq 0 ]] || part_of_measure 200 sweep --out "$out/sweep"
   for part in ladder hopper ceilings sweep; do
     [[ ! -d $out/$part ]] || folders+=("$out/$part")

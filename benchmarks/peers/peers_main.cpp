@@ -23,7 +23,7 @@ using namespace fp8_sdpa;
 using namespace fp8_sdpa::bench;
 
 constexpr const char* kGoogleFile = "benchmark.json";
-constexpr const char* kCells = "cells";
+constexpr const char* kGoals = "goals";
 
 struct Arguments {
   std::string shapes;
@@ -37,13 +37,13 @@ struct Arguments {
   double seconds = 0;
 };
 
-/// The shapes of the configuration that were asked for; the suite "cells": all goal shapes, without
+/// The shapes of the configuration that were asked for; the suite "goals": all goal shapes, without
 /// and with the causal mask (benchmarks/run/goal_shapes.hpp), those that take least first: under a
 /// limit of time as many as there can be.
 Result<std::vector<reference::Shape>> chosen_shapes(const Arguments& arguments,
                                                     const reference::Config& config) {
   if (!arguments.shapes.empty()) return select_shapes(split_list(arguments.shapes), config);
-  if (arguments.suite != kCells) return select_suite(arguments.suite, config);
+  if (arguments.suite != kGoals) return select_suite(arguments.suite, config);
   auto shapes = goal_shapes();
   std::stable_sort(shapes.begin(), shapes.end(),
                    [](const reference::Shape& a, const reference::Shape& b) {
@@ -142,7 +142,7 @@ int main(int argc, char** argv) {
   Arguments arguments;
   line.add("--shapes", arguments.shapes, "Names or globs of the configuration's shapes");
   line.add("--suite", arguments.suite,
-           "The shapes of a suite of the configuration, or all; cells: those of forward/auto");
+           "The shapes of a suite of the configuration, or all; goals: those of forward/auto");
   line.add("--variants", arguments.variants,
            "Names or globs of ours; auto: the library's choice for each shape");
   line.add("--config", arguments.config, "Configuration file");

@@ -350,7 +350,7 @@ Document report_page(const ReportData& data, const std::vector<Figure>& figures,
   append_times(data, page);
   append_correctness(data, page);
   append_profiles(data, page);
-  append_ceilings(data, page);
+  append_limits(data, page);
   append_scaling(data, page);
   append_environment(data, page);
   std::vector<std::string> missing;

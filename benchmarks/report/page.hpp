@@ -35,7 +35,7 @@ Document report_page(const ReportData& data, const std::vector<Figure>& figures,
 void append_resources(const ReportData& data, Document& page);
 void append_profiles(const ReportData& data, Document& page);
 void append_kill_matrix(const ReportData& data, Document& page);
-void append_ceilings(const ReportData& data, Document& page);
+void append_limits(const ReportData& data, Document& page);
 void append_scaling(const ReportData& data, Document& page);
 void append_environment(const ReportData& data, Document& page);
 

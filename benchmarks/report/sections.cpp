@@ -246,7 +246,7 @@ void append_kill_matrix(const ReportData& data, Document& page) {
   page.blocks.push_back(faults_table(faults));
 }
 
-void append_ceilings(const ReportData& data, Document& page) {
+void append_limits(const ReportData& data, Document& page) {
   if (data.ceilings.empty()) return;
   page.blocks.push_back(Heading{2, "Ceilings"});
   page.blocks.push_back(Paragraph{"What the chip reached at most, measured."});

@@ -47,11 +47,11 @@ constexpr double kMicroseconds = 1e6;
 struct Suite {
   reference::Config config;
   GatedCases cases;
-  GatedCells cells;
+  GatedGoals goals;
   Device device;
   Result<Nvml> nvml;  ///< or why there are no clocks
   Suite(const reference::Config& c, const Device& d)
-      : config(c), cases(c, d), cells(c, d), device(d), nvml(Nvml::open(d)) {}
+      : config(c), cases(c, d), goals(c, d), device(d), nvml(Nvml::open(d)) {}
 
   bool failed() const { return cases.any_failed() || failed_later; }
   bool failed_later = false;  ///< a goal shape's gate; a launch error; an output that changed
@@ -132,8 +132,8 @@ int samples_beside(Method method, const reference::Timing& timing) {
 
 /// The same for a goal shape, with the library's choice of variant as the label: single launches
 /// between events, and the medians of other methods beside them.
-void time_cell(benchmark::State& state, Suite& suite, const Shape& shape) {
-  const auto launch = suite.cells.launch(shape);
+void time_goal(benchmark::State& state, Suite& suite, const Shape& shape) {
+  const auto launch = suite.goals.launch(shape);
   if (!launch.ok()) return skip(state, suite, launch.status());
   state.SetLabel(std::string(launch->plan.variant().name));
   if (Status s = launch->check_fresh_run(); !s.ok()) return skip(state, suite, s);
@@ -207,15 +207,15 @@ void register_forward(Suite& suite, const Device& device) {
   });
 }
 
-std::string name_of_series(const Shape& cell) {
-  return series_name("auto", cell.name, Method::kEventsWarm);
+std::string name_of_series(const Shape& shape) {
+  return series_name("auto", shape.name, Method::kEventsWarm);
 }
 
-void register_cells(Suite& suite) {
+void register_goals(Suite& suite) {
   for (const Shape& shape : goal_shapes()) {
     benchmark::RegisterBenchmark(
         name_of_series(shape).c_str(),
-        [&suite, shape](benchmark::State& state) { time_cell(state, suite, shape); })
+        [&suite, shape](benchmark::State& state) { time_goal(state, suite, shape); })
         ->UseManualTime()
         ->Iterations(suite.config.timing.timed_iters)
         ->Unit(benchmark::kMicrosecond);
@@ -329,7 +329,7 @@ Result<int> run_tool(int argc, char** argv) {
     if (!info.ok()) return info.status();
     add_context(choice->device, &*info);
     register_forward(on_device, choice->device);
-    register_cells(on_device);
+    register_goals(on_device);
   } else {
     add_context(host_executor(), nullptr);
   }

@@ -7,8 +7,8 @@
 
 namespace fp8_sdpa::bench {
 
-std::span<const Cell> cells() {
-  static constexpr Cell kCells[] = {
+std::span<const GoalSize> goal_sizes() {
+  static constexpr GoalSize kGoals[] = {
       {"d64_4k", 4, 16, 4096, 64},     {"d64_16k", 1, 16, 16384, 64},
       {"d128_2k", 8, 16, 2048, 128},   {"d128_8k", 2, 16, 8192, 128},
       {"d128_16k", 1, 16, 16384, 128}, {"d256_4k", 4, 8, 4096, 256},
@@ -16,16 +16,16 @@ std::span<const Cell> cells() {
       {"mission", 1, 8, 512, 64},      {"long", 1, 8, 2048, 64},
       {"batch2", 2, 8, 512, 64},
   };
-  return kCells;
+  return kGoals;
 }
 
-reference::Shape shape_of(const Cell& cell, Mask mask) {
+reference::Shape shape_of(const GoalSize& goal, Mask mask) {
   reference::Shape shape;
-  shape.name = std::string(cell.name) + (mask == Mask::kCausal ? "_causal" : "");
-  shape.batch = cell.batch;
-  shape.heads_q = shape.heads_kv = cell.heads;
-  shape.seq_q = shape.seq_kv = cell.seq;
-  shape.head_dim = cell.head_dim;
+  shape.name = std::string(goal.name) + (mask == Mask::kCausal ? "_causal" : "");
+  shape.batch = goal.batch;
+  shape.heads_q = shape.heads_kv = goal.heads;
+  shape.seq_q = shape.seq_kv = goal.seq;
+  shape.head_dim = goal.head_dim;
   shape.mask = mask;
   shape.inputs.family = "normal";
   return shape;
@@ -33,13 +33,13 @@ reference::Shape shape_of(const Cell& cell, Mask mask) {
 
 std::vector<reference::Shape> goal_shapes() {
   std::vector<reference::Shape> shapes;
-  for (const Cell& cell : cells()) {
-    for (const Mask mask : {Mask::kNone, Mask::kCausal}) shapes.push_back(shape_of(cell, mask));
+  for (const GoalSize& goal : goal_sizes()) {
+    for (const Mask mask : {Mask::kNone, Mask::kCausal}) shapes.push_back(shape_of(goal, mask));
   }
   return shapes;
 }
 
-Result<GatedLaunch> GatedCells::launch(const reference::Shape& shape) {
+Result<GatedLaunch> GatedGoals::launch(const reference::Shape& shape) {
   if (name_ != shape.name) {
     last_ = nullptr;  // before the next one's tensors are made
     auto judged = judge(shape);
@@ -51,7 +51,7 @@ Result<GatedLaunch> GatedCells::launch(const reference::Shape& shape) {
   return *last_;
 }
 
-const reference::CaseData& GatedCells::drawn(const reference::Shape& shape) {
+const reference::CaseData& GatedGoals::drawn(const reference::Shape& shape) {
   if (drawn_ && same_inputs(drawn_->shape, shape)) {
     drawn_->shape = shape;
   } else {
@@ -61,7 +61,7 @@ const reference::CaseData& GatedCells::drawn(const reference::Shape& shape) {
   return *drawn_;
 }
 
-Result<GatedLaunch> GatedCells::judge(const reference::Shape& shape) {
+Result<GatedLaunch> GatedGoals::judge(const reference::Shape& shape) {
   constexpr Dtype kOutput = Dtype::kBFloat16;
   const bool whole = score_count(shape) <= reference::kWholeScores;
   const auto of_whole = whole ? reference::make_case(shape, config_.seeds.front()) : nullptr;

@@ -15,7 +15,7 @@
 namespace fp8_sdpa::bench {
 
 /// Self-attention of (batch, heads, seq, head_dim), timed without and with the causal mask.
-struct Cell {
+struct GoalSize {
   const char* name;
   int batch, heads;
   std::int64_t seq;
@@ -23,17 +23,17 @@ struct Cell {
 };
 
 /// Every goal shape: those that ask for throughput first, then those that ask for latency.
-std::span<const Cell> cells();
+std::span<const GoalSize> goal_sizes();
 
 /// The goal shape as a shape: named as it is, with "_causal" behind it under that mask; unit-normal
 /// inputs, so that every (batch, head) has descales of its own.
-reference::Shape shape_of(const Cell& cell, Mask mask);
+reference::Shape shape_of(const GoalSize& goal, Mask mask);
 
 /// Launches of goal shapes that have passed their gates, in bf16, with the library's choice of
 /// variant and the first seed of the configuration.
-class GatedCells {
+class GatedGoals {
  public:
-  GatedCells(reference::Config config, Device device)
+  GatedGoals(reference::Config config, Device device)
       : config_(std::move(config)), device_(std::move(device)) {}
 
   /// A plan() of the shape that has passed all gates, of its whole output, or of sampled rows where

@@ -94,7 +94,8 @@ Result<RunnerOptions> parse_runner_options(int argc, const char* const* argv) {
       line.add("--suite", options.suite, "Shapes of a suite: default, extended, all, ...");
   line.add("--seeds", options.seeds, "Comma-separated; default: the configuration's");
   line.add("--variants", options.variants,
-           "Names, globs or all; default: the variant that the toggles pick");
+           "Names, globs or all; default: the variant that the toggles pick, and without a GPU "
+           "sm90_independent beside it");
   line.add("--iters", options.iters, "Timed launches, exactly; 0: gates only")
       .between(0, kMaxIters);
   line.add("--config", options.config, "Configuration file");

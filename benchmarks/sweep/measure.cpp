@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "benchmarks/measure/timing.hpp"
 #include "benchmarks/peers/contest.hpp"
 #include "benchmarks/peers/judged_run.hpp"
 #include "benchmarks/run/runner.hpp"
 #include "benchmarks/statistics/stats.hpp"
 #include "benchmarks/sweep/cost_model.hpp"
 #include "benchmarks/sweep/sweep.hpp"
-#include "benchmarks/measure/timing.hpp"
 
 #if FP8_SDPA_HAS_DEVICE
 #include <cuda_runtime_api.h>
@@ -35,7 +35,7 @@ class Stop {
   Stop(const SweepPlan& plan, const Device& device, SweepResults& results)
       : plan_(plan), device_(device), results_(results) {}
 
-  Status run(const SweepPlace& place) {
+  Status run(const SweepPoint& place) {
     const std::uint64_t seed = plan_.config.seeds.front();
     const auto sampled = sample_case(place.shape, seed, kScoresOfPlace);
     if (!sampled.ok()) return sampled.status();
@@ -63,13 +63,13 @@ class Stop {
   }
 
  private:
-  void leave_out(const SweepPlace& place, const Variant& variant, const std::string& reason,
+  void leave_out(const SweepPoint& place, const Variant& variant, const std::string& reason,
                  bool failed) const {
     results_.left_out.push_back({place.shape.name, std::string(variant.name), reason});
     results_.pass = results_.pass && !failed;
   }
 
-  Status judge_all(const SweepPlace& place, const Workload& workload, const SampledCase& sampled,
+  Status judge_all(const SweepPoint& place, const Workload& workload, const SampledCase& sampled,
                    std::vector<JudgedRun>& judged, std::vector<TimedVariant>& passed) const {
     std::vector<const Variant*> variants = plan_.variants;
     if (variants.empty()) {
@@ -97,7 +97,7 @@ class Stop {
     return {};
   }
 
-  void add_record(const SweepPlace& place, const Variant& variant,
+  void add_record(const SweepPoint& place, const Variant& variant,
                   const std::vector<PerfRecord>& records) const {
     const auto p50 = [&](Method method) {
       const auto found = std::find_if(records.begin(), records.end(), [&](const PerfRecord& r) {
@@ -128,7 +128,7 @@ class Stop {
 
 Result<SweepResults> run_sweep(const SweepPlan& plan, const Device& device) {
   SweepResults results;
-  for (const SweepPlace& place : plan.places) {
+  for (const SweepPoint& place : plan.places) {
     if (Status s = Stop(plan, device, results).run(place); !s.ok()) return s;
   }
   return results;

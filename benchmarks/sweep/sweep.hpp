@@ -15,7 +15,7 @@ namespace fp8_sdpa::bench {
 
 /// A sweep point: B*H and S are powers of two, and B*H * S^2 = 2^level, so that all sweep points
 /// of a level have the same work.
-struct SweepPlace {
+struct SweepPoint {
   int level = 0;
   reference::Shape shape;  ///< named "s<S>_bh<B*H>"
 };
@@ -28,11 +28,11 @@ inline constexpr int kLastLevel = 32;       ///< S = 65536, B*H = 1
 inline constexpr int kLevelStep = 3;
 
 /// Every sweep point of the levels first, first + step, ... last, by level and then by S.
-std::vector<SweepPlace> sweep_places(int first, int last, int step, int head_dim);
+std::vector<SweepPoint> sweep_points(int first, int last, int step, int head_dim);
 
 /// The sweep points of part `part` of `parts`: dealt one by one, the most work first, so that all
 /// parts have about the same. Every sweep point is in exactly one part. @pre 0 <= part < parts.
-std::vector<SweepPlace> places_of_part(std::vector<SweepPlace> places, int part, int parts);
+std::vector<SweepPoint> points_of_part(std::vector<SweepPoint> places, int part, int parts);
 
 /// One variant at one sweep point, measured.
 struct SweepRecord {
@@ -79,7 +79,7 @@ std::string sweep_table(const nlohmann::json& document);
 
 /// What to measure, and how.
 struct SweepPlan {
-  std::vector<SweepPlace> places;
+  std::vector<SweepPoint> places;
   std::vector<const Variant*> variants;  ///< empty: the library's own choice for each sweep point
   reference::Config config;              ///< tolerances and launches
   int timed_iters = 0;

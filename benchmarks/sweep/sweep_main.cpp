@@ -57,12 +57,12 @@ Result<SweepPlan> resolve(const Arguments& arguments) {
     return invalid_argument("--part: got " + std::to_string(arguments.part) +
                             ", expected less than --parts, " + std::to_string(arguments.parts));
   }
-  auto places = sweep_places(arguments.first, arguments.last, arguments.step, arguments.head_dim);
+  auto places = sweep_points(arguments.first, arguments.last, arguments.step, arguments.head_dim);
   if (places.empty()) {
     return invalid_argument("--first-level " + std::to_string(arguments.first) +
                             " is past --last-level " + std::to_string(arguments.last));
   }
-  plan.places = places_of_part(std::move(places), arguments.part, arguments.parts);
+  plan.places = points_of_part(std::move(places), arguments.part, arguments.parts);
   plan.timed_iters = arguments.iters;
   return plan;
 }
@@ -124,7 +124,7 @@ Result<int> spread(const Arguments& arguments, const std::string& self,
     return invalid_argument("ctest is not on PATH: it spreads the parts over the GPUs");
   const std::string folder = std::filesystem::absolute(directory.path()).string();
   const auto places =
-      sweep_places(arguments.first, arguments.last, arguments.step, arguments.head_dim);
+      sweep_points(arguments.first, arguments.last, arguments.step, arguments.head_dim);
   const int parts =
       std::min(static_cast<int>(gpus.size()) * kPartsOfGpu, static_cast<int>(places.size()));
   std::vector<std::string> command = {self};

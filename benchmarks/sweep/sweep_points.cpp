@@ -4,16 +4,16 @@
 
 namespace fp8_sdpa::bench {
 
-std::vector<SweepPlace> sweep_places(int first, int last, int step, int head_dim) {
+std::vector<SweepPoint> sweep_points(int first, int last, int step, int head_dim) {
   constexpr int kHeadsOfBatch = 8;
-  std::vector<SweepPlace> places;
+  std::vector<SweepPoint> places;
   for (int level = first; level <= last; level += step) {
     for (int seq_bits = kSmallestSeqBits; seq_bits <= kLargestSeqBits; ++seq_bits) {
       const int head_bits = level - 2 * seq_bits;
       if (head_bits < 0 || head_bits > kLargestHeadBits) continue;
       const int seq = 1 << seq_bits;
       const int batch_heads = 1 << head_bits;
-      SweepPlace place;
+      SweepPoint place;
       place.level = level;
       reference::Shape& shape = place.shape;
       shape.name = "s" + std::to_string(seq) + "_bh" + std::to_string(batch_heads);
@@ -27,10 +27,10 @@ std::vector<SweepPlace> sweep_places(int first, int last, int step, int head_dim
   return places;
 }
 
-std::vector<SweepPlace> places_of_part(std::vector<SweepPlace> places, int part, int parts) {
+std::vector<SweepPoint> points_of_part(std::vector<SweepPoint> places, int part, int parts) {
   std::stable_sort(places.begin(), places.end(),
-                   [](const SweepPlace& a, const SweepPlace& b) { return a.level > b.level; });
-  std::vector<SweepPlace> dealt;
+                   [](const SweepPoint& a, const SweepPoint& b) { return a.level > b.level; });
+  std::vector<SweepPoint> dealt;
   for (std::size_t i = static_cast<std::size_t>(part); i < places.size();
        i += static_cast<std::size_t>(parts)) {
     dealt.push_back(std::move(places[i]));

@@ -56,8 +56,8 @@ if(EXISTS ${SDPA_GATES})
           # They ask about values. Sanitizers look at accesses, which the lengths decide.
           continue()
         elseif(SDPA_GATES_SANITIZER STREQUAL "thread"
-               AND test MATCHES "Families\\.|Hostile|Nothing|EveryLength|MoreKeys|BothFormats|FewKeys")
-          # Nor do lengths and formats decide who waits for whom.
+               AND test MATCHES "Families\\.|Hostile|Nothing|EveryLength|MoreKeys|BothFormats|FewKeys|CausalTiles")
+          # Nor do lengths, masks and formats decide who waits for whom.
           continue()
         endif()
       endif()

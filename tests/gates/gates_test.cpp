@@ -23,13 +23,18 @@ void PrintTo(const GateCase& c, std::ostream* os) {
 namespace {
 
 // The host executor is for correctness, not size: by default it runs shapes up to this many scores,
-// which holds every path of the kernels. SDPA_ALL_SHAPES=1 runs the rest there too.
+// which holds every path of the kernels, and those above kEverySeed with one seed a variant,
+// another for the next one. SDPA_ALL_SHAPES=1 runs the rest there too.
 constexpr std::int64_t kHostScores = std::int64_t{1} * 8 * 512 * 512;
+constexpr std::int64_t kEverySeed = std::int64_t{1} * 2 * 256 * 256;
 
-bool is_for(Backend backend, const reference::Shape& shape) {
+bool is_for(Backend backend, const reference::Shape& shape, std::size_t variant, std::size_t seed) {
   const char* all = std::getenv("SDPA_ALL_SHAPES");
   if (backend == Backend::kDevice || (all != nullptr && std::string(all) == "1")) return true;
-  return std::int64_t{shape.batch} * shape.heads_q * shape.seq_q * shape.seq_kv <= kHostScores;
+  const std::int64_t scores =
+      std::int64_t{shape.batch} * shape.heads_q * shape.seq_q * shape.seq_kv;
+  if (scores > kHostScores) return false;
+  return scores <= kEverySeed || variant % config().seeds.size() == seed;
 }
 
 // Whether the variant is for such shapes: sm90's are for a head dim, and for few keys or many.
@@ -43,12 +48,14 @@ bool is_for(const Variant& variant, const reference::Shape& shape) {
 
 std::vector<GateCase> gate_cases() {
   std::vector<GateCase> cases;
+  const std::vector<const Variant*> variants = all_variants();
+  const std::vector<std::uint64_t>& seeds = config().seeds;
   for (const Backend backend : kBackends) {
     for (const reference::Shape& shape : config().shapes) {
-      if (!is_for(backend, shape)) continue;
-      for (const std::uint64_t seed : config().seeds) {
-        for (const Variant* variant : all_variants()) {
-          if (is_for(*variant, shape)) cases.push_back({backend, &shape, seed, variant});
+      for (std::size_t seed = 0; seed < seeds.size(); ++seed) {
+        for (std::size_t v = 0; v < variants.size(); ++v) {
+          if (!is_for(backend, shape, v, seed) || !is_for(*variants[v], shape)) continue;
+          cases.push_back({backend, &shape, seeds[seed], variants[v]});
         }
       }
     }

@@ -1,13 +1,14 @@
 // One problem for kernels of several makers, and judging any of their outputs.
+#include "benchmarks/peers/sampled_case.hpp"
+
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
 
-#include "benchmarks/run/goal_shapes.hpp"
 #include "benchmarks/peers/judged_run.hpp"
 #include "benchmarks/peers/peer.hpp"
-#include "benchmarks/peers/sampled_case.hpp"
+#include "benchmarks/run/goal_shapes.hpp"
 #include "reference/formats/fp8.hpp"
 #include "reference/formats/half.hpp"
 
@@ -190,10 +191,11 @@ TEST(RunAndJudge, PassesALibraryVariantOnTheHostExecutor) {
 TEST(RunAndJudge, PassesTheHopperFamilyOnSmallCells) {
   constexpr std::int64_t kFew = std::int64_t{1} << 18;
   int judged = 0;
-  for (const Cell& cell : {Cell{"short", 1, 1, 32, 64}, Cell{"d64", 1, 2, 640, 64},
-                           Cell{"d128", 1, 2, 640, 128}, Cell{"d256", 1, 1, 640, 256}}) {
+  for (const GoalSize& goal :
+       {GoalSize{"short", 1, 1, 32, 64}, GoalSize{"d64", 1, 2, 640, 64},
+        GoalSize{"d128", 1, 2, 640, 128}, GoalSize{"d256", 1, 1, 640, 256}}) {
     for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
-      const SampledCase sampled = sample(bench::shape_of(cell, mask), kFew);
+      const SampledCase sampled = sample(bench::shape_of(goal, mask), kFew);
       const auto workload = Workload::make(*sampled.whole, host_executor());
       ASSERT_TRUE(workload.ok());
       for (const Variant& variant : variants()) {

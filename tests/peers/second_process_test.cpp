@@ -177,15 +177,15 @@ TEST_F(PeerFiles, HavePeersBesideOurs) {
   }
 }
 
-Ceilings made_ceilings() {
-  Ceilings made;
+MeasuredLimits made_limits() {
+  MeasuredLimits made;
   made.measured.push_back({"fma",
                            "what it is",
-                           CeilingUnit::kFlopPerSecond,
+                           LimitUnit::kFlopPerSecond,
                            4e9,
                            {100, 200, 300},
                            /*cycles=*/1e5});
-  made.measured.push_back({"empty_launch", "what it is", CeilingUnit::kMicroseconds, 1, {3, 4, 5}});
+  made.measured.push_back({"empty_launch", "what it is", LimitUnit::kMicroseconds, 1, {3, 4, 5}});
   made.left_out.push_back({"fp8_gemm", "no library"});
   return made;
 }
@@ -193,7 +193,7 @@ Ceilings made_ceilings() {
 class CeilingsFile : public ToolTest {};
 
 TEST_F(CeilingsFile, HasRatesAndTimesOfItsSchema) {
-  const auto document = ceilings_document(made_run(), made_ceilings(), 132);
+  const auto document = limits_document(made_run(), made_limits(), 132);
   write(at(kCeilingsFile), document.dump());
   const Status valid = validate_by_name(at(kCeilingsFile), default_schema_folder());
   EXPECT_TRUE(valid.ok()) << valid.message();
@@ -203,13 +203,13 @@ TEST_F(CeilingsFile, HasRatesAndTimesOfItsSchema) {
   const json& empty = document.at("/results/1"_json_pointer);
   EXPECT_DOUBLE_EQ(empty.at("value").get<double>(), 4);
   EXPECT_TRUE(empty.at("per_clock_per_sm").is_null());
-  const std::string table = ceilings_table(made_ceilings(), 132);
+  const std::string table = limits_table(made_limits(), 132);
   EXPECT_NE(table.find("| fma | 20.0 TFLOP/s |"), std::string::npos) << table;
   EXPECT_NE(table.find("fp8_gemm is left out: no library"), std::string::npos) << table;
 }
 
 TEST_F(CeilingsFile, IsRefusedWithoutAValue) {
-  auto document = ceilings_document(made_run(), made_ceilings(), 132);
+  auto document = limits_document(made_run(), made_limits(), 132);
   document["results"][0].erase("value");
   write(at(kCeilingsFile), document.dump());
   EXPECT_FALSE(validate_by_name(at(kCeilingsFile), default_schema_folder()).ok());

@@ -22,15 +22,15 @@
 namespace fp8_sdpa::bench {
 namespace {
 
-std::vector<SweepPlace> default_places() {
-  return sweep_places(kFirstLevel, kLastLevel, kLevelStep, 64);
+std::vector<SweepPoint> default_points() {
+  return sweep_points(kFirstLevel, kLastLevel, kLevelStep, 64);
 }
 
-TEST(SweepPlaces, HaveTheWorkOfTheirLevel) {
+TEST(SweepPoints, HaveTheWorkOfTheirLevel) {
   std::set<std::string> names;
   std::set<std::int64_t> lengths;
   std::set<int> heads;
-  for (const SweepPlace& place : default_places()) {
+  for (const SweepPoint& place : default_points()) {
     const reference::Shape& shape = place.shape;
     EXPECT_EQ(std::int64_t{shape.batch} * shape.heads_q * shape.seq_q * shape.seq_kv,
               std::int64_t{1} << place.level);
@@ -45,21 +45,21 @@ TEST(SweepPlaces, HaveTheWorkOfTheirLevel) {
   EXPECT_TRUE(names.count("s32_bh128") && names.count("s65536_bh1"));
 }
 
-TEST(SweepPlaces, PartsAreAPartitionOfAboutEqualWork) {
+TEST(SweepPoints, PartsAreAPartitionOfAboutEqualWork) {
   for (const int parts : {1, 2, 3, 8}) {
     std::multiset<std::string> dealt;
     for (int part = 0; part < parts; ++part) {
-      for (const SweepPlace& p : places_of_part(default_places(), part, parts)) {
+      for (const SweepPoint& p : points_of_part(default_points(), part, parts)) {
         dealt.insert(p.shape.name);
       }
     }
     std::multiset<std::string> all;
-    for (const SweepPlace& place : default_places()) all.insert(place.shape.name);
+    for (const SweepPoint& place : default_points()) all.insert(place.shape.name);
     EXPECT_EQ(dealt, all) << parts;
   }
   // The four sweep points of the largest level go to four parts.
   for (int part = 0; part < 4; ++part) {
-    EXPECT_EQ(places_of_part(default_places(), part, 4).front().level, kLastLevel);
+    EXPECT_EQ(points_of_part(default_points(), part, 4).front().level, kLastLevel);
   }
 }
 
@@ -117,7 +117,7 @@ TEST(CostModel, RefusesWhatCannotBeFitted) {
 class SweepFile : public ToolTest {
  protected:
   /// A record that keeps to the cost model but for 30 % at one sweep point.
-  static SweepRecord record_at(const SweepPlace& place, const char* variant) {
+  static SweepRecord record_at(const SweepPoint& place, const char* variant) {
     SweepRecord record;
     record.level = place.level;
     record.shape = place.shape;
@@ -131,9 +131,9 @@ class SweepFile : public ToolTest {
     return record;
   }
 
-  static SweepResults results_of(const std::vector<SweepPlace>& places) {
+  static SweepResults results_of(const std::vector<SweepPoint>& places) {
     SweepResults results;
-    for (const SweepPlace& place : places) {
+    for (const SweepPoint& place : places) {
       for (const char* variant : {"sm80_mma", "stage_c"}) {
         results.records.push_back(record_at(place, variant));
       }
@@ -147,7 +147,7 @@ class SweepFile : public ToolTest {
 };
 
 TEST_F(SweepFile, IsOfItsSchemaAndShowsWhereTheModelFails) {
-  SweepResults results = results_of(default_places());
+  SweepResults results = results_of(default_points());
   results.left_out.push_back({"s32_bh128", "sm90_tma", "a reason"});
   const auto document = sweep_document(made_run(), results);
   const Status valid = validate_document(document, schema(), "sweep.json");
@@ -162,7 +162,7 @@ TEST_F(SweepFile, IsOfItsSchemaAndShowsWhereTheModelFails) {
 
 TEST_F(SweepFile, OnePlaceHasNoFit) {
   SweepResults results;
-  results.records.push_back(record_at(default_places().front(), "stage_c"));
+  results.records.push_back(record_at(default_points().front(), "stage_c"));
   const auto document = sweep_document(made_run(), results);
   EXPECT_TRUE(document.at("fits").empty());
   EXPECT_TRUE(document.at("/results/0/departure"_json_pointer).is_null());
@@ -170,12 +170,12 @@ TEST_F(SweepFile, OnePlaceHasNoFit) {
 }
 
 TEST_F(SweepFile, PartsMergeToWhatOneGpuWrites) {
-  const auto whole = sweep_document(made_run(), results_of(default_places()));
+  const auto whole = sweep_document(made_run(), results_of(default_points()));
   for (const int parts : {1, 2, 5}) {
     std::vector<nlohmann::json> documents;
     for (int part = parts - 1; part >= 0; --part) {
       documents.push_back(
-          sweep_document(made_run(), results_of(places_of_part(default_places(), part, parts))));
+          sweep_document(made_run(), results_of(points_of_part(default_points(), part, parts))));
     }
     const auto merged = merge_sweeps(documents);
     ASSERT_TRUE(merged.ok()) << merged.status().message();
@@ -184,8 +184,8 @@ TEST_F(SweepFile, PartsMergeToWhatOneGpuWrites) {
 }
 
 TEST_F(SweepFile, RefusesPartsThatDoNotBelongTogether) {
-  const auto first = sweep_document(made_run(), results_of(places_of_part(default_places(), 0, 2)));
-  auto other = sweep_document(made_run(), results_of(places_of_part(default_places(), 1, 2)));
+  const auto first = sweep_document(made_run(), results_of(points_of_part(default_points(), 0, 2)));
+  auto other = sweep_document(made_run(), results_of(points_of_part(default_points(), 1, 2)));
   const auto twice = merge_sweeps({first, first});
   ASSERT_FALSE(twice.ok());
   EXPECT_NE(twice.status().message().find("is there twice"), std::string::npos);
@@ -200,7 +200,7 @@ class SweepScaling : public SweepFile {
  protected:
   /// The sweep again, with every time longer by a share.
   static nlohmann::json slower(double share) {
-    SweepResults results = results_of(default_places());
+    SweepResults results = results_of(default_points());
     for (SweepRecord& record : results.records) record.graph_us *= 1 + share;
     return sweep_document(made_run(), results);
   }

@@ -2,6 +2,7 @@
 // launched.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cctype>
 #include <limits>
 #include <set>
@@ -52,6 +53,33 @@ TEST(VariantTable, StageCNamesSayTheToggles) {
     EXPECT_EQ(variant.name, stage_c_name(variant.toggles));
     EXPECT_TRUE(check_toggles(variant.toggles).ok()) << variant.name;
   }
+}
+
+// Sanitizer builds have a part of the ladder: with any two settings of its switches that go
+// together, some variant.
+TEST(VariantTable, EveryPairOfSwitchesIsCompiled) {
+  // The way K and V come in (registers, cp.async, a producer warp), P V, the lookup table, swizzle.
+  using Settings = std::array<int, 4>;
+  const auto settings = [](const Toggles& t) {
+    return Settings{t.warp_spec ? 2 : (t.cp_async ? 1 : 0), t.wmma_pv ? 2 : (t.vec_pv ? 1 : 0),
+                    t.kv_lut ? 1 : 0, t.xor_swizzle ? 1 : 0};
+  };
+  constexpr Settings kChoices = {3, 3, 2, 2};
+  std::set<std::array<int, 4>> pairs;  // switch, its setting, another switch, its setting
+  for (const Variant& variant : variants()) {
+    if (variant.family != Family::kStageC) continue;
+    const Settings s = settings(variant.toggles);
+    for (int a = 0; a < 4; ++a) {
+      for (int b = a + 1; b < 4; ++b) pairs.insert({a, s[a], b, s[b]});
+    }
+  }
+  std::size_t wanted = 0;
+  for (std::size_t a = 0; a < 4; ++a) {
+    for (std::size_t b = a + 1; b < 4; ++b) {
+      wanted += static_cast<std::size_t>(kChoices[a] * kChoices[b]);
+    }
+  }
+  EXPECT_EQ(pairs.size(), wanted);
 }
 
 // 64 KiB for the ladder; the Hopper kernels state limits of their own, what a block

@@ -1,4 +1,6 @@
 // The benchmark's goal shapes: their table, their gates, and what is said of them without a GPU.
+#include "benchmarks/run/goal_shapes.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,35 +8,35 @@
 #include <sstream>
 #include <string>
 
-#include "benchmarks/run/goal_shapes.hpp"
 #include "benchmarks/command/paths.hpp"
 #include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
 
-using CellsTool = ToolTest;
+using GoalsTool = ToolTest;
 
-const Cell& cell_of(const std::string& name) {
-  const auto all = cells();
-  return *std::find_if(all.begin(), all.end(), [&](const Cell& cell) { return cell.name == name; });
+const GoalSize& goal_of(const std::string& name) {
+  const auto all = goal_sizes();
+  return *std::find_if(all.begin(), all.end(),
+                       [&](const GoalSize& goal) { return goal.name == name; });
 }
 
 TEST(Cells, AreTheGoalsOnesByName) {
   std::set<std::string> names;
-  for (const Cell& cell : cells()) names.insert(cell.name);
+  for (const GoalSize& goal : goal_sizes()) names.insert(goal.name);
   EXPECT_EQ(names,
             (std::set<std::string>{"d64_4k", "d64_16k", "d128_2k", "d128_8k", "d128_16k", "d256_4k",
                                    "d256_16k", "small", "mission", "long", "batch2"}));
-  EXPECT_EQ(names.size(), cells().size());
+  EXPECT_EQ(names.size(), goal_sizes().size());
 }
 
-TEST_F(CellsTool, TheReadmeHasALineForEach) {
+TEST_F(GoalsTool, TheReadmeHasALineForEach) {
   const std::string readme = read(std::string(FP8_SDPA_SOURCE_DIR) + "/benchmarks/README.md");
-  for (const Cell& cell : cells()) {
+  for (const GoalSize& goal : goal_sizes()) {
     std::ostringstream line;
-    line << "| `" << cell.name << "` | " << cell.batch << ", " << cell.heads << ", " << cell.seq
-         << ", " << cell.head_dim << " |";
+    line << "| `" << goal.name << "` | " << goal.batch << ", " << goal.heads << ", " << goal.seq
+         << ", " << goal.head_dim << " |";
     EXPECT_NE(readme.find(line.str()), std::string::npos) << line.str();
   }
 }
@@ -42,22 +44,22 @@ TEST_F(CellsTool, TheReadmeHasALineForEach) {
 TEST(Cells, SharesOfTheConfigurationAreItsShapes) {
   const auto config = reference::load_config(default_config_path());
   ASSERT_TRUE(config.ok()) << config.status().message();
-  for (const Cell& cell : cells()) {
-    const reference::Shape* shape = config->find_shape(cell.name);
+  for (const GoalSize& goal : goal_sizes()) {
+    const reference::Shape* shape = config->find_shape(goal.name);
     if (shape == nullptr) continue;
-    EXPECT_EQ(shape->batch, cell.batch);
-    EXPECT_EQ(shape->heads_q, cell.heads);
-    EXPECT_EQ(shape->seq_q, cell.seq);
-    EXPECT_EQ(shape->head_dim, cell.head_dim);
+    EXPECT_EQ(shape->batch, goal.batch);
+    EXPECT_EQ(shape->heads_q, goal.heads);
+    EXPECT_EQ(shape->seq_q, goal.seq);
+    EXPECT_EQ(shape->head_dim, goal.head_dim);
   }
 }
 
 TEST(Cells, PassTheirGatesWithTheLibrarysChoice) {
   const auto config = reference::load_config(default_config_path());
   ASSERT_TRUE(config.ok()) << config.status().message();
-  GatedCells gated(*config, host_executor());
+  GatedGoals gated(*config, host_executor());
   for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
-    const reference::Shape shape = shape_of(cell_of("small"), mask);
+    const reference::Shape shape = shape_of(goal_of("small"), mask);
     const auto launch = gated.launch(shape);
     ASSERT_TRUE(launch.ok()) << launch.status().message();
     const Problem& problem = launch->plan.problem();
@@ -77,9 +79,9 @@ TEST(Cells, WhatFailsItsGatesIsNotHandedOut) {
   auto config = reference::load_config(default_config_path());
   ASSERT_TRUE(config.ok()) << config.status().message();
   config->tolerances.rel_l2_quantised = 0.0;
-  GatedCells gated(*config, host_executor());
+  GatedGoals gated(*config, host_executor());
   for (int again = 0; again < 2; ++again) {
-    const auto launch = gated.launch(shape_of(cell_of("small"), Mask::kNone));
+    const auto launch = gated.launch(shape_of(goal_of("small"), Mask::kNone));
     ASSERT_FALSE(launch.ok());
     EXPECT_NE(launch.status().message().find(" on small is not timed: gate rel_l2"),
               std::string::npos)
@@ -87,12 +89,12 @@ TEST(Cells, WhatFailsItsGatesIsNotHandedOut) {
   }
 }
 
-TEST_F(CellsTool, WithoutAGpuTheBenchmarkNamesThem) {
+TEST_F(GoalsTool, WithoutAGpuTheBenchmarkNamesThem) {
   const Ran ran = run(FP8_SDPA_BENCH_BINARY, {}, "CUDA_VISIBLE_DEVICES= SDPA_REQUIRE_GPU=0");
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_NE(ran.err.find("performance needs a GPU ("), std::string::npos) << ran.err;
-  for (const Cell& cell : cells()) {
-    const std::string series = "forward/auto/" + std::string(cell.name);
+  for (const GoalSize& goal : goal_sizes()) {
+    const std::string series = "forward/auto/" + std::string(goal.name);
     EXPECT_NE(ran.err.find(series + ","), std::string::npos) << series;
     EXPECT_NE(ran.err.find(series + "_causal"), std::string::npos) << series;
   }
