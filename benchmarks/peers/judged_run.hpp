@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "benchmarks/peers/sampled_case.hpp"
 #include "benchmarks/measure/workload.hpp"
+#include "benchmarks/peers/sampled_case.hpp"
 #include "fp8_sdpa/plan.hpp"
 #include "fp8_sdpa/status.hpp"
 

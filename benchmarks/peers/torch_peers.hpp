@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/files/results.hpp"
 #include "benchmarks/peers/coprocess.hpp"
 #include "benchmarks/peers/sampled_case.hpp"
-#include "benchmarks/files/results.hpp"
 #include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::bench {

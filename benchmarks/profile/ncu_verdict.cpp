@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "benchmarks/files/results.hpp"
 #include "benchmarks/command/text.hpp"
+#include "benchmarks/files/results.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {

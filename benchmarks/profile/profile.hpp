@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/profile/ncu_verdict.hpp"
 #include "benchmarks/command/paths.hpp"
+#include "benchmarks/profile/ncu_verdict.hpp"
 #include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::bench {

@@ -4,8 +4,8 @@
 #include <array>
 #include <utility>
 
-#include "benchmarks/statistics/stats.hpp"
 #include "benchmarks/command/text.hpp"
+#include "benchmarks/statistics/stats.hpp"
 
 namespace fp8_sdpa::bench {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "benchmarks/command/text.hpp"
 #include "benchmarks/statistics/rank_test.hpp"
 #include "benchmarks/statistics/stats.hpp"
-#include "benchmarks/command/text.hpp"
 
 namespace fp8_sdpa::bench {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/statistics/stats.hpp"
 #include "benchmarks/command/text.hpp"
+#include "benchmarks/statistics/stats.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

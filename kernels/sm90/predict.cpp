@@ -3,9 +3,9 @@
 // Persistent blocks work off work tiles of tile_m rows as schedule.hpp says. A multiprocessor makes
 // as many scores a microsecond as the kernel's row of tile_shapes.def says, and a launch has its
 // own cost, measured on an H200 inside a CUDA graph (results/h200/hopper/exploration at commit
-// 6c7d156: latency_version_3.txt): (B, H, S, D) in microseconds, (1, 1, 32, 64) 4.5, (1, 8, 512, 64)
-// 7.7 with 64 rows a work tile and no less with the causal mask, (1, 8, 2048, 64) 19.6 and 20.6 with
-// 128.
+// 6c7d156: latency_version_3.txt): (B, H, S, D) in microseconds, (1, 1, 32, 64) 4.5, (1, 8, 512,
+// 64) 7.7 with 64 rows a work tile and no less with the causal mask, (1, 8, 2048, 64) 19.6 and 20.6
+// with 128.
 #include <algorithm>
 #include <climits>
 #include <cstdint>

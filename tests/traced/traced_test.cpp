@@ -1,5 +1,6 @@
 // Kernels that log their phases write where they may: every launch fits its log, to the mark. Here
-// AddressSanitizer and UBSan look on; what the logs say is asked in tests/tools/profile/timeline_test.cpp.
+// AddressSanitizer and UBSan look on; what the logs say is asked in
+// tests/tools/profile/timeline_test.cpp.
 #include "traced/traced.hpp"
 
 #include <gtest/gtest.h>

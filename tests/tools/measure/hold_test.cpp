@@ -1,13 +1,14 @@
 // Timing behind a held stream: that a hold ends, that a sample is taken anew where the host was too
 // slow, and, where a GPU is, that the launch's own time is left out.
+#include "benchmarks/measure/hold.hpp"
+
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "benchmarks/run/goal_shapes.hpp"
-#include "benchmarks/measure/hold.hpp"
-#include "benchmarks/statistics/stats.hpp"
 #include "benchmarks/measure/timer.hpp"
+#include "benchmarks/run/goal_shapes.hpp"
+#include "benchmarks/statistics/stats.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

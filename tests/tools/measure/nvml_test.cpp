@@ -1,11 +1,11 @@
 // Clocks from NVML, where it is and where it is not.
+#include "benchmarks/measure/nvml.hpp"
+
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <utility>
-
-#include "benchmarks/measure/nvml.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {

@@ -1,13 +1,14 @@
 // fp8_sdpa_profile: the reader of ncu's CSV, the verdict tree on canned counters, and the whole
 // tool with a stand-in for ncu.
+#include "benchmarks/profile/profile.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 
-#include "benchmarks/profile/ncu_verdict.hpp"
-#include "benchmarks/profile/profile.hpp"
 #include "benchmarks/files/validate.hpp"
+#include "benchmarks/profile/ncu_verdict.hpp"
 #include "tests/tools/tool_fixture.hpp"
 
 namespace fp8_sdpa::bench {

@@ -1,4 +1,6 @@
 // Bootstrap of the median, and the rule that ends a series of samples.
+#include "benchmarks/statistics/bootstrap.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <limits>
 #include <vector>
 
-#include "benchmarks/statistics/bootstrap.hpp"
 #include "benchmarks/statistics/stats.hpp"
 #include "reference/inputs/philox.hpp"
 

@@ -1,4 +1,6 @@
 // The rank test and Holm's correction, against published examples and what must hold of them.
+#include "benchmarks/statistics/rank_test.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include <map>
 #include <vector>
 
-#include "benchmarks/statistics/rank_test.hpp"
 #include "reference/inputs/philox.hpp"
 
 namespace fp8_sdpa::bench {

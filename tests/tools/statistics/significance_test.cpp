@@ -1,4 +1,6 @@
 // Verdicts on cases: on real noise, on noise that drifts, with a slow-down planted in it.
+#include "benchmarks/statistics/significance.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/statistics/significance.hpp"
 #include "benchmarks/statistics/stats.hpp"
 #include "reference/inputs/philox.hpp"
 #include "tests/tools/recorded.hpp"

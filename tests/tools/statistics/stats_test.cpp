@@ -1,11 +1,11 @@
 // Summaries of timings.
+#include "benchmarks/statistics/stats.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <vector>
-
-#include "benchmarks/statistics/stats.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
