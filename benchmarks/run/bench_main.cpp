@@ -5,8 +5,8 @@
 //   forward/<variant>/<shape>/graph   per launch of a CUDA graph
 //   forward/<variant>/<shape>/queued  CUDA events around each launch, queued behind a held stream
 //   forward/<variant>/<shape>/rotating  the same on copies of the inputs, together larger than L2
-//   forward/auto/<goal shape>         forward()'s own choice of variant, events, graph, queued and
-//   rotating host_executor/<variant>/<shape>   with --host_executor: the harness's own speed
+//   forward/auto/<goal shape>         forward()'s own choice: events, graph, queued, rotating
+//   host_executor/<variant>/<shape>   with --host_executor: the harness's own speed
 // Every one of them judges its variant first; see gated_cases.hpp and goal_shapes.hpp.
 #include <benchmark/benchmark.h>
 

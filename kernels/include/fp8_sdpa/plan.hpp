@@ -10,8 +10,7 @@
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
 
-struct CUstream_st;  // cudaStream_t is a pointer to it; no CUDA header is needed to include this
-                     // one
+struct CUstream_st;  // cudaStream_t is a pointer to it: no CUDA header is needed here
 
 namespace fp8_sdpa {
 
