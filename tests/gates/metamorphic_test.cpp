@@ -30,13 +30,13 @@ class Metamorphic : public testing::TestWithParam<Subject> {
   /// Inputs that make a difference, at the subject's head dim.
   reference::Shape grouped_shape(int batch, int heads_q, int heads_kv, std::int64_t seq_q,
                                  std::int64_t seq_kv, Mask mask = Mask::kNone) const {
-    reference::Shape shape = make_shape(batch, heads_q, seq_q, seq_kv, GetParam().head_dim);
+    reference::Shape shape = make_shape(batch, heads_q, seq_q, seq_kv, GetParam().kernel.head_dim);
     shape.heads_kv = heads_kv;
     shape.mask = mask;
     shape.inputs.family = "normal";
     return shape;
   }
-  static std::int64_t keys(std::int64_t few) { return GetParam().keys(few); }
+  static std::int64_t keys(std::int64_t few) { return GetParam().kernel.keys(few); }
 
   /// The subject's output; empty, and nothing to compare, where it declines by a known reason.
   RunOutput run(const CaseData& data, Dtype output = Dtype::kBFloat16,
@@ -49,7 +49,7 @@ class Metamorphic : public testing::TestWithParam<Subject> {
 
   bool ready_ = false;
   Device device_;
-  const std::int64_t dim_ = GetParam().head_dim;
+  const std::int64_t dim_ = GetParam().kernel.head_dim;
 };
 
 /// Codes of each value times `factor`, a power of two; exact where nothing over- or underflows.

@@ -47,9 +47,7 @@ Subject model_subject(const char* name, reference::Weights weights) {
 
 Subject kernel_subject(Backend backend, const Kernel& kernel) {
   return {
-      std::string(name_of(backend)) + "_" + kernel.name,
-      backend,
-      kernel.variant->fp8_p,
+      std::string(name_of(backend)) + "_" + kernel.name, backend, kernel.variant->fp8_p,
       [kernel](const CaseData& data, const Device& device, Dtype output, const PlanOptions& plan) {
         reference::CheckOptions options;
         options.plan = plan;
@@ -58,8 +56,7 @@ Subject kernel_subject(Backend backend, const Kernel& kernel) {
         options.lse = kernel.lse;
         return reference::run_variant(*kernel.variant, data, device, options);
       },
-      kernel.head_dim,
-      kernel.many_keys};
+      kernel};
 }
 
 }  // namespace

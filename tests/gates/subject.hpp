@@ -22,11 +22,8 @@ struct Subject {
   std::function<Result<reference::RunOutput>(const reference::CaseData&, const Device&,
                                              Dtype output, const PlanOptions& options)>
       run;
-  int head_dim = 64;
-  bool many_keys = false;  ///< Kernel::many_keys
+  Kernel kernel = {};  ///< what it is for; no variant where it is the oracle or the rounding model
 
-  /// Kernel::keys().
-  std::int64_t keys(std::int64_t few) const { return many_keys ? few + 128 : few; }
   /// Skips the calling test where the backend cannot be used.
   bool prepare(Device* device) const { return use_backend(backend, device); }
 };

@@ -115,6 +115,14 @@ Status second_run_differs(const Problem& p, const gpu::Queue& queue) {
   return status;
 }
 
+/// Two kernels behind one variant: the one for problems without an LSE is wrong, or that with one.
+Status wrong_without_lse(const Problem& p, const gpu::Queue& queue) {
+  return p.lse == nullptr ? ignores_descale_of_v(p, queue) : exact(p, queue);
+}
+Status wrong_with_lse(const Problem& p, const gpu::Queue& queue) {
+  return p.lse != nullptr ? ignores_descale_of_v(p, queue) : exact(p, queue);
+}
+
 Status fails(const Problem&, const gpu::Queue&) {
   return {StatusCode::kExecutorError, "deadlock at line 7"};
 }
@@ -140,8 +148,10 @@ std::shared_ptr<const CaseData> small_case(Mask mask = Mask::kNone) {
 }
 
 Result<CaseResult> run(detail::Launch launch, const CheckOptions& options = {},
-                       Mask mask = Mask::kNone, bool served = true) {
-  const detail::VariantImpl impl{served ? serves_all : serves_none, {}, {launch}};
+                       Mask mask = Mask::kNone, bool served = true,
+                       bool (*has_kernel_without_lse)(int) = nullptr) {
+  detail::VariantImpl impl{served ? serves_all : serves_none, {}, {launch}};
+  impl.has_kernel_without_lse = has_kernel_without_lse;
   const Variant variant{"made_up", "for a test", Family::kStageC, {}, {128, 1024, 32, 32}, &impl};
   Device device;
   device.backend = Backend::kHost;
@@ -191,6 +201,22 @@ TEST(Check, OutputDoesNotDependOnTheLayout) {
   const auto sequence_major = run(exact, options);
   ASSERT_TRUE(head_major.ok() && sequence_major.ok());
   EXPECT_EQ(head_major->output, sequence_major->output);
+}
+
+// A variant with two kernels is judged by both, and either one's failure is the variant's.
+TEST(Check, TheKernelWithoutAnLseIsJudgedToo) {
+  const auto at_64 = [](int head_dim) { return head_dim == 64; };
+  const auto at_128 = [](int head_dim) { return head_dim == 128; };
+  const auto result = run(wrong_without_lse, {}, Mask::kNone, true, at_64);
+  EXPECT_NE(failed(result), "");
+  ASSERT_TRUE(result.ok());
+  EXPECT_NE(result->failure().find("(asked for no LSE)"), std::string::npos) << result->failure();
+  EXPECT_GT(result->kernel.rel_l2, 0.01) << "the metrics are the worse kernel's";
+  EXPECT_EQ(result->log_sum_exp.size(), 2U * 4 * 33);
+  EXPECT_NE(failed(run(wrong_with_lse, {}, Mask::kNone, true, at_64)), "");
+  EXPECT_EQ(failed(run(exact, {}, Mask::kNone, true, at_64)), "");
+  // Where there is one kernel, it is asked once, with an LSE.
+  EXPECT_EQ(failed(run(wrong_without_lse, {}, Mask::kNone, true, at_128)), "");
 }
 
 TEST(Check, NamesTheCase) {
