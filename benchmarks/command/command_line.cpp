@@ -56,13 +56,9 @@ template Option CommandLine::add(const std::string&, std::optional<int>&, const 
 template Option CommandLine::add(const std::string&, std::vector<std::string>&, const std::string&);
 template Option CommandLine::add(const std::string&, bool&, const std::string&);
 
-void CommandLine::keep_others() {
-  app_->allow_extras();
-}
+void CommandLine::keep_others() { app_->allow_extras(); }
 
-std::vector<std::string> CommandLine::others() const {
-  return app_->remaining();
-}
+std::vector<std::string> CommandLine::others() const { return app_->remaining(); }
 
 Result<std::string> CommandLine::parse(int argc, const char* const* argv) {
   try {

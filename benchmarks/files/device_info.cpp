@@ -46,9 +46,7 @@ Result<DeviceInfo> describe(const Device& device) {
   return info;
 }
 #else
-Result<DeviceInfo> describe(const Device&) {
-  return unsupported("this build has no device code");
-}
+Result<DeviceInfo> describe(const Device&) { return unsupported("this build has no device code"); }
 #endif
 
 nlohmann::json to_json(const DeviceInfo& info) {

@@ -52,8 +52,6 @@ Result<PtxasReport> load_ptxas_report(const std::string& path) {
   return parse_ptxas_report(*text, path);
 }
 
-Result<PtxasReport> load_ptxas_report() {
-  return load_ptxas_report(default_ptxas_report_path());
-}
+Result<PtxasReport> load_ptxas_report() { return load_ptxas_report(default_ptxas_report_path()); }
 
 }  // namespace fp8_sdpa::bench

@@ -89,17 +89,13 @@ int make_folders(const std::filesystem::path& path, std::vector<std::string>& ma
 
 }  // namespace
 
-std::string folder_name(std::time_t when) {
-  return format_time(when, "%Y%m%d-%H%M%S");
-}
+std::string folder_name(std::time_t when) { return format_time(when, "%Y%m%d-%H%M%S"); }
 
 std::string folder_or_default(const std::string& asked, const std::string& what) {
   return asked.empty() ? "results/" + folder_name(std::time(nullptr)) + "-" + what : asked;
 }
 
-std::string iso_timestamp(std::time_t when) {
-  return format_time(when, "%Y-%m-%dT%H:%M:%SZ");
-}
+std::string iso_timestamp(std::time_t when) { return format_time(when, "%Y-%m-%dT%H:%M:%SZ"); }
 
 bool is_there(const std::filesystem::path& path) {
   std::error_code ignored;

@@ -34,9 +34,7 @@ inline constexpr const char* kBesideFile = "beside_ours.json";  ///< of FlashAtt
 inline constexpr const char* kKillMatrixFile = "kill_matrix.json";  ///< of tests/wrong
 /// What the name of another library's kernel begins with in a result file.
 inline constexpr std::string_view kPeerPrefix = "peer/";
-constexpr bool is_peer(std::string_view variant) {
-  return variant.starts_with(kPeerPrefix);
-}
+constexpr bool is_peer(std::string_view variant) { return variant.starts_with(kPeerPrefix); }
 
 class ResultDirectory;
 

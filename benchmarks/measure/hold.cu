@@ -33,9 +33,7 @@ __global__ void hold_stream(const volatile std::uint32_t* released, volatile std
 
 }  // namespace
 
-void Hold::FreeWords::operator()(Words* words) const {
-  static_cast<void>(cudaFreeHost(words));
-}
+void Hold::FreeWords::operator()(Words* words) const { static_cast<void>(cudaFreeHost(words)); }
 
 Hold::Hold(Words* words) : words_(words) {}
 Hold::Hold(Hold&&) noexcept = default;

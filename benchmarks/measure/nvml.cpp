@@ -122,14 +122,10 @@ Result<Nvml> Nvml::open(const Device& device) {
   return open(std::string(bus_id.data()));
 }
 #else
-Result<Nvml> Nvml::open(const Device&) {
-  return unsupported("this build has no device code");
-}
+Result<Nvml> Nvml::open(const Device&) { return unsupported("this build has no device code"); }
 #endif
 
-NvmlReport Nvml::report() const {
-  return read_report(impl_->library, impl_->device);
-}
+NvmlReport Nvml::report() const { return read_report(impl_->library, impl_->device); }
 
 ClockReading Nvml::read_clocks() const {
   ClockReading reading;

@@ -36,9 +36,7 @@ inline constexpr MethodNames kMethodNames[] = {{"events_l2_warm", "", ""},
 constexpr const MethodNames& names_of(Method method) {
   return kMethodNames[static_cast<std::size_t>(method)];
 }
-constexpr const char* name_of(Method method) {
-  return names_of(method).name;
-}
+constexpr const char* name_of(Method method) { return names_of(method).name; }
 /// name_of() each of kMethods.
 std::vector<std::string> method_names();
 

@@ -158,12 +158,8 @@ struct LaunchTimer::Impl {};
 Result<LaunchTimer> LaunchTimer::make(const Plan&, Method) {
   return unsupported("this build has no device code: nvcc was not found when it was configured");
 }
-Status LaunchTimer::warm_up(int) {
-  return unsupported("this build has no device code");
-}
-Result<double> LaunchTimer::sample_us() {
-  return unsupported("this build has no device code");
-}
+Status LaunchTimer::warm_up(int) { return unsupported("this build has no device code"); }
+Result<double> LaunchTimer::sample_us() { return unsupported("this build has no device code"); }
 
 #endif
 

@@ -242,9 +242,7 @@ class Match {
   std::vector<PerfRecord> torch_records_;
 };
 
-double median_of(const PerfRecord& record) {
-  return summarise(record.samples_us).p50;
-}
+double median_of(const PerfRecord& record) { return summarise(record.samples_us).p50; }
 
 }  // namespace
 

@@ -107,17 +107,13 @@ constexpr Peer kPeers[] = {
 
 }  // namespace
 
-std::span<const Peer> peers() {
-  return kPeers;
-}
+std::span<const Peer> peers() { return kPeers; }
 
 std::string missing_peers() {
   const Status loaded = load_cudnn();
   return loaded.ok() ? "" : "peers cudnn_fp8 and cudnn_bf16 are left out: " + loaded.message();
 }
 
-void release_peer_plans() {
-  graphs().clear();
-}
+void release_peer_plans() { graphs().clear(); }
 
 }  // namespace fp8_sdpa::bench

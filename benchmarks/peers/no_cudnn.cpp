@@ -3,9 +3,7 @@
 
 namespace fp8_sdpa::bench {
 
-std::span<const Peer> peers() {
-  return {};
-}
+std::span<const Peer> peers() { return {}; }
 
 std::string missing_peers() {
   return "peers cudnn_fp8 and cudnn_bf16 are left out: cudnn-frontend or cudnn.h was not found "

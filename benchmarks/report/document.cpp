@@ -41,9 +41,7 @@ std::string html_escaped(std::string_view text) {
   return out;
 }
 
-std::string html_code(const std::string& text) {
-  return "<code>" + html_escaped(text) + "</code>";
-}
+std::string html_code(const std::string& text) { return "<code>" + html_escaped(text) + "</code>"; }
 
 std::string html_inline(const std::string& text) {
   return inline_text(text, html_escaped, html_code);

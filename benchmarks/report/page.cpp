@@ -41,12 +41,8 @@ std::vector<std::string> variants_of(const ReportRun& run, bool peers) {
   });
 }
 
-std::string microseconds(double us) {
-  return format("%.2f", us);
-}
-std::string times_text(double ratio) {
-  return std::isfinite(ratio) ? format("%.2fx", ratio) : "-";
-}
+std::string microseconds(double us) { return format("%.2f", us); }
+std::string times_text(double ratio) { return std::isfinite(ratio) ? format("%.2fx", ratio) : "-"; }
 std::string error_text(double error, const char* pattern) {
   return std::isfinite(error) ? format(pattern, error) : "not finite";
 }

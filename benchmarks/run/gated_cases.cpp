@@ -15,13 +15,9 @@ Status compare_bits(const Result<std::vector<std::uint16_t>>& got,
 
 }  // namespace
 
-Status GatedLaunch::check_fresh_run() const {
-  return compare_bits(workload->run(plan), judged);
-}
+Status GatedLaunch::check_fresh_run() const { return compare_bits(workload->run(plan), judged); }
 
-Status GatedLaunch::check_output() const {
-  return compare_bits(workload->output(), judged);
-}
+Status GatedLaunch::check_output() const { return compare_bits(workload->output(), judged); }
 
 Status GatedCases::load(const reference::Shape& shape) {
   if (data_ != nullptr && data_->shape.name == shape.name) return {};

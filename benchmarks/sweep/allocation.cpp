@@ -25,9 +25,7 @@ Status refused(const std::string& variable, const char* value, const std::string
 }
 
 /// An argument of CMake's language, whatever is in it.
-std::string bracket(const std::string& text) {
-  return "[==[" + text + "]==]";
-}
+std::string bracket(const std::string& text) { return "[==[" + text + "]==]"; }
 
 }  // namespace
 
@@ -119,12 +117,8 @@ Status use_gpu(int gpu) {
 
 #else
 
-Result<std::vector<int>> visible_gpus() {
-  return unsupported("this build has no device code");
-}
-Status use_gpu(int) {
-  return unsupported("this build has no device code");
-}
+Result<std::vector<int>> visible_gpus() { return unsupported("this build has no device code"); }
+Status use_gpu(int) { return unsupported("this build has no device code"); }
 
 #endif
 

@@ -59,9 +59,7 @@ json without_times(json result) {
   return result;
 }
 
-json to_json(const SweepRun& run) {
-  return {{"gpus", run.gpus}, {"seconds", run.seconds}};
-}
+json to_json(const SweepRun& run) { return {{"gpus", run.gpus}, {"seconds", run.seconds}}; }
 
 }  // namespace
 

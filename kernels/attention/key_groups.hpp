@@ -142,12 +142,8 @@ class KvRing {
   /// Steps of the block. All key groups wait for each of them, also one that has no key in the
   /// last: a checker of races that counts barriers, as compute-sanitizer's racecheck does, takes
   /// threads that have met fewer for earlier ones.
-  GPU_FN int steps() const {
-    return block_steps_;
-  }
-  GPU_FN bool has_keys(int step) const {
-    return step < steps_;
-  }
+  GPU_FN int steps() const { return block_steps_; }
+  GPU_FN bool has_keys(int step) const { return step < steps_; }
 
   /// Waits for a step's K and V, and starts the copy of a later one. Steps come in order.
   GPU_FN const KvStage& wait(int step) {

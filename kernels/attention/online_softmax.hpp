@@ -28,9 +28,7 @@ struct RowState {
 
 /// The number to subtract from a row's scores: its max, or 0 while every score is -inf (exp2 of
 /// -inf is 0, whereas -inf minus -inf would be a NaN that no input asked for).
-GPU_FN float finite_max(float row_max) {
-  return row_max == -INFINITY ? 0.0F : row_max;
-}
+GPU_FN float finite_max(float row_max) { return row_max == -INFINITY ? 0.0F : row_max; }
 
 /// exp2(m - m'): what the row's old sums are multiplied with when its max grows from m to m'. 0 for
 /// the first tile.

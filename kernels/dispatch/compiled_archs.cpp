@@ -44,8 +44,6 @@ int CompiledArchs::code_for(int sm) const {
   return machine_code != 0 ? machine_code : ptx;
 }
 
-CompiledArchs compiled_archs() {
-  return {FP8_SDPA_CUDA_ARCHS};
-}
+CompiledArchs compiled_archs() { return {FP8_SDPA_CUDA_ARCHS}; }
 
 }  // namespace fp8_sdpa::detail

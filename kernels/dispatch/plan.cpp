@@ -43,9 +43,7 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
   return result;
 }
 
-std::string_view Plan::variant_name() const {
-  return variant_->name;
-}
+std::string_view Plan::variant_name() const { return variant_->name; }
 
 Status forward(const Plan& plan, void* workspace, CUstream_st* stream) {
   if (workspace == nullptr && plan.workspace_bytes() > 0) {

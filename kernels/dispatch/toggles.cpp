@@ -39,8 +39,6 @@ Toggles configured_toggles() {
           .xor_swizzle = FP8_SDPA_DEFAULT_USE_XOR_SWIZZLE != 0};
 }
 
-bool toggles_chosen() {
-  return FP8_SDPA_TOGGLES_CHOSEN != 0;
-}
+bool toggles_chosen() { return FP8_SDPA_TOGGLES_CHOSEN != 0; }
 
 }  // namespace fp8_sdpa

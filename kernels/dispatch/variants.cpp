@@ -213,9 +213,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::span<const Variant> variants() {
-  return kVariants;
-}
+std::span<const Variant> variants() { return kVariants; }
 
 Result<const Variant*> find_variant(std::string_view name) {
   const auto closer = [name](const Variant* a, const Variant* b) {

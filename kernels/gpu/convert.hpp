@@ -55,12 +55,8 @@ GPU_FN __half2 e5m2_lanes_to_half2(std::uint32_t lanes) {
 }
 
 /// Bytes 0 and 1 (low) or 2 and 3 (high) of `codes` as the upper bytes of two 16-bit lanes.
-GPU_FN std::uint32_t low_lanes(std::uint32_t codes) {
-  return __byte_perm(codes, 0, 0x1404);
-}
-GPU_FN std::uint32_t high_lanes(std::uint32_t codes) {
-  return __byte_perm(codes, 0, 0x3424);
-}
+GPU_FN std::uint32_t low_lanes(std::uint32_t codes) { return __byte_perm(codes, 0, 0x1404); }
+GPU_FN std::uint32_t high_lanes(std::uint32_t codes) { return __byte_perm(codes, 0, 0x3424); }
 
 }  // namespace detail
 #endif
@@ -120,12 +116,8 @@ GPU_FN Half4 e5m2x4_to_half4(std::uint32_t codes) {
 }
 
 /// The same for two codes, the low byte into .x.
-GPU_FN __half2 e4m3x2_to_half2(std::uint16_t codes) {
-  return e4m3x4_to_half4(codes).low;
-}
-GPU_FN __half2 e5m2x2_to_half2(std::uint16_t codes) {
-  return e5m2x4_to_half4(codes).low;
-}
+GPU_FN __half2 e4m3x2_to_half2(std::uint16_t codes) { return e4m3x4_to_half4(codes).low; }
+GPU_FN __half2 e5m2x2_to_half2(std::uint16_t codes) { return e5m2x4_to_half4(codes).low; }
 
 /// cvt.f32.f16: exact.
 GPU_FN float half_to_float(__half x) {
@@ -216,9 +208,7 @@ GPU_FN std::uint32_t half4_to_e4m3x4(std::uint32_t low, std::uint32_t high) {
 }
 
 /// cvt.rn.bf16.f32: round to nearest even.
-GPU_FN __nv_bfloat16 float_to_bfloat16(float x) {
-  return __float2bfloat16_rn(x);
-}
+GPU_FN __nv_bfloat16 float_to_bfloat16(float x) { return __float2bfloat16_rn(x); }
 
 }  // namespace GPU_BACKEND
 }  // namespace gpu

@@ -22,9 +22,7 @@ enum class Swizzle : std::uint8_t { kNone, k32B, k64B, k128B };
 inline namespace GPU_BACKEND {
 
 /// Bytes of a row of the swizzle's pattern; 16, one chunk, for kNone.
-GPU_FN constexpr int swizzle_bytes(Swizzle swizzle) {
-  return 16 << static_cast<int>(swizzle);
-}
+GPU_FN constexpr int swizzle_bytes(Swizzle swizzle) { return 16 << static_cast<int>(swizzle); }
 
 /// Where the byte lies that would lie at `offset` without a swizzle; both count from an address
 /// that is a multiple of 8 swizzle_bytes. Address bits 4 to 6 are XORed with bits 7 to 9.

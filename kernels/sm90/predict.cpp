@@ -29,9 +29,7 @@ constexpr double kSharedTransposeCausalUs = 14.0;
 
 /// Consumer warpgroups that keep a multiprocessor busy: exponentials bind at head dim 64, and take
 /// more of them to overlap.
-int busy_warpgroups(int head_dim) {
-  return head_dim == 64 ? 3 : 2;
-}
+int busy_warpgroups(int head_dim) { return head_dim == 64 ? 3 : 2; }
 
 /// KV tiles of the work tile that is dealt `work tile`-th, longest first; the warpgroups that share
 /// its rows have equally many.

@@ -6,9 +6,7 @@
 namespace fp8_sdpa::sm90 {
 namespace {
 
-std::string number(std::int64_t x) {
-  return std::to_string(x);
-}
+std::string number(std::int64_t x) { return std::to_string(x); }
 
 Status check_formats(const std::string& name, const Problem& p) {
   if (p.k.dtype != p.q.dtype || p.v.dtype != p.q.dtype) {

@@ -98,9 +98,7 @@ struct Kernel {
     gpu::sync_block();  // ring_ready
   }
   /// Of the phase in which a tile is in its buffer.
-  GPU_FN static int parity(int tile) {
-    return tile / kBuffers % 2;
-  }
+  GPU_FN static int parity(int tile) { return tile / kBuffers % 2; }
 
   /// All threads: load, then compute, tile by tile.
   GPU_FN static void compute(const Params& p, const Block& block, Shared& sm, int tiles_n) {
@@ -211,9 +209,7 @@ struct Kernel {
     log.mark(Phase::kEnd);
   }
 
-  GPU_FN static void sync_consumers() {
-    gpu::named_barrier_sync(kAmongConsumers, kConsumers);
-  }
+  GPU_FN static void sync_consumers() { gpu::named_barrier_sync(kAmongConsumers, kConsumers); }
 };
 
 }  // namespace fp8_sdpa::stage_c

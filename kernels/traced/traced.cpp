@@ -38,9 +38,7 @@ int TracedVariant::marks_per_warp(const Problem& problem) const {
   return kOutsideTheLoop + kPerTile * static_cast<int>((problem.seq_kv + tile_n - 1) / tile_n);
 }
 
-std::span<const TracedVariant> traced_variants() {
-  return kVariants;
-}
+std::span<const TracedVariant> traced_variants() { return kVariants; }
 
 const TracedVariant* find_traced_variant(std::string_view name) {
   for (const TracedVariant& variant : kVariants) {

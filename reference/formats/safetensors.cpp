@@ -229,9 +229,7 @@ class Parser {
 
 }  // namespace
 
-std::string json_quoted(const std::string& text) {
-  return show(json(text));
-}
+std::string json_quoted(const std::string& text) { return show(json(text)); }
 
 std::uint64_t safetensors_element_size(const std::string& dtype) {
   for (const DtypeSize& known : kDtypes) {

@@ -74,9 +74,7 @@ double log_keys(const Drawing& drawing) {
   return portable_log(static_cast<double>(drawing.shape.seq_kv));
 }
 
-float sign_of(std::uint32_t word) {
-  return (word & 0x80000000U) != 0 ? -1.0F : 1.0F;
-}
+float sign_of(std::uint32_t word) { return (word & 0x80000000U) != 0 ? -1.0F : 1.0F; }
 
 /// 448 * 2^-8: as an amax it makes the descale of E4M3 2^-8 and that of E5M2 2^-15, so that codes
 /// times a power of two are the values.

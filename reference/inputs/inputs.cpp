@@ -27,9 +27,7 @@ constexpr std::array kFamilies = {
 
 }  // namespace
 
-std::span<const InputFamily> input_families() {
-  return kFamilies;
-}
+std::span<const InputFamily> input_families() { return kFamilies; }
 
 const InputFamily* find_input_family(std::string_view name) {
   for (const InputFamily& family : kFamilies) {

@@ -159,9 +159,7 @@ Budget make_budget(const CaseData& data, const ModelRun& run, const RowRange& ra
 
 }  // namespace
 
-std::shared_ptr<BudgetCache> make_budget_cache() {
-  return std::make_shared<BudgetCache>();
-}
+std::shared_ptr<BudgetCache> make_budget_cache() { return std::make_shared<BudgetCache>(); }
 
 double budget_multiple(std::int64_t rows) {
   constexpr double kSystematic = 1.5;

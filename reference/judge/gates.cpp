@@ -45,9 +45,7 @@ GateResult gate(const char* name, double value, double threshold, bool strict,
 
 /// E5M2 has one mantissa bit less than E4M3, so twice its rounding error. The tolerance is stated
 /// for E4M3.
-double rounding_factor(Dtype dtype) {
-  return dtype == Dtype::kE5M2 ? 2.0 : 1.0;
-}
+double rounding_factor(Dtype dtype) { return dtype == Dtype::kE5M2 ? 2.0 : 1.0; }
 
 }  // namespace
 

@@ -102,9 +102,7 @@ class HostBuffer final : public Buffer {
   static constexpr std::size_t kBand = FP8_SDPA_ASAN ? 0 : kGuardBytes;
   static constexpr std::align_val_t kAlignment{256};
 
-  std::uint8_t* end() const {
-    return static_cast<std::uint8_t*>(data_) + size();
-  }
+  std::uint8_t* end() const { return static_cast<std::uint8_t*>(data_) + size(); }
 
   void* block_ = nullptr;
 };

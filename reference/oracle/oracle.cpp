@@ -89,9 +89,7 @@ Multiply pick_multiply(Vectors vectors) {
   return multiply_baseline;
 }
 
-constexpr std::int64_t panels(std::int64_t columns) {
-  return (columns + kColumns - 1) / kColumns;
-}
+constexpr std::int64_t panels(std::int64_t columns) { return (columns + kColumns - 1) / kColumns; }
 
 /// One KV head in panels of kColumns columns, zero past the last one.
 class PackedHead {

@@ -153,9 +153,7 @@ void expect_the_algorithm() {
   }
 }
 
-TEST(DebugPrint, PrintsTheAlgorithmsNumbers) {
-  expect_the_algorithm<Printed>();
-}
+TEST(DebugPrint, PrintsTheAlgorithmsNumbers) { expect_the_algorithm<Printed>(); }
 
 TEST(DebugPrint, PrintsTheAlgorithmsNumbersWithAProducerWarp) {
   expect_the_algorithm<PrintedByConsumers>();

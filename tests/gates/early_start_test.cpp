@@ -157,9 +157,7 @@ class EarlyStart : public testing::TestWithParam<const Variant*> {
   }
 };
 
-TEST_P(EarlyStart, OneTileWaitsForItsInputs) {
-  expect_patience(make_shape(1, 1, 45, 77));
-}
+TEST_P(EarlyStart, OneTileWaitsForItsInputs) { expect_patience(make_shape(1, 1, 45, 77)); }
 
 // Blocks that stay for several tiles, some of which they share.
 TEST_P(EarlyStart, PersistentBlocksWaitForTheirInputs) {

@@ -131,9 +131,7 @@ std::vector<Kernel> all_kernels() {
   return kernels;
 }
 
-void PrintTo(const Kernel& kernel, std::ostream* os) {
-  *os << kernel.name;
-}
+void PrintTo(const Kernel& kernel, std::ostream* os) { *os << kernel.name; }
 
 std::string name_of_parameter(const testing::TestParamInfo<BackendVariant>& info) {
   const auto& [backend, variant] = info.param;

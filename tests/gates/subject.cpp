@@ -61,9 +61,7 @@ Subject kernel_subject(Backend backend, const Kernel& kernel) {
 
 }  // namespace
 
-void PrintTo(const Subject& subject, std::ostream* os) {
-  *os << subject.name;
-}
+void PrintTo(const Subject& subject, std::ostream* os) { *os << subject.name; }
 
 std::vector<Subject> all_subjects() {
   std::vector<Subject> subjects = {{"host_oracle", Backend::kHost, false, run_oracle},

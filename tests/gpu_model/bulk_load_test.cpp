@@ -28,9 +28,7 @@ Run on_a_warp(Body body) {
   return on_a_warp_with<Source>(body);
 }
 
-std::string at_line(int line) {
-  return "bulk_load_test.cpp:" + std::to_string(line);
-}
+std::string at_line(int line) { return "bulk_load_test.cpp:" + std::to_string(line); }
 
 /// Thread 0 loads the first kBytes, as if called where this is.
 GPU_FN void load(Source& source, Place& sm, int expected, gpu::Loc loc = GPU_LOC) {

@@ -43,9 +43,7 @@ Run on_a_warp(Body body) {
   return on_a_warp_with<World>(body);
 }
 
-std::string at_line(int line) {
-  return "global_store_test.cpp:" + std::to_string(line);
-}
+std::string at_line(int line) { return "global_store_test.cpp:" + std::to_string(line); }
 
 constexpr auto kStoreWithoutFence = [](World& world, Place&) {
   gpu::store_global_16(&world.bytes[kChunk * gpu::lane_idx()], chunk_of(7));

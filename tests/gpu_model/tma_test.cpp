@@ -32,9 +32,7 @@ struct Tensor {
   }
 };
 
-std::string at_line(int line) {
-  return "tma_test.cpp:" + std::to_string(line);
-}
+std::string at_line(int line) { return "tma_test.cpp:" + std::to_string(line); }
 
 /// Runs a body on a warp, once the barrier counts one arrival.
 template <class Body>

@@ -32,9 +32,7 @@ Run on_a_warpgroup(Body body) {
   };
 }
 
-std::string at_line(int line) {
-  return "wgmma_test.cpp:" + std::to_string(line);
-}
+std::string at_line(int line) { return "wgmma_test.cpp:" + std::to_string(line); }
 
 GPU_FN std::uint64_t matrix_a(const Tiles& sm) {
   return gpu::matrix_descriptor(sm.a, 256, 0, Swizzle::k32B);

@@ -21,9 +21,7 @@ Json to_json(const Finding& finding) {
 }
 
 /// null stands for what JSON has no number for.
-double number(const Json& value) {
-  return value.is_null() ? INFINITY : value.get<double>();
-}
+double number(const Json& value) { return value.is_null() ? INFINITY : value.get<double>(); }
 
 /// Four digits are enough for a margin, and keep the file small.
 double rounded(double value) {

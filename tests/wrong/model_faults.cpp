@@ -369,9 +369,7 @@ void add_arithmetic_faults(Faults& faults) {
 
 }  // namespace
 
-Attended attend_rightly(const CaseData& data) {
-  return attend(data, Recipe{});
-}
+Attended attend_rightly(const CaseData& data) { return attend(data, Recipe{}); }
 
 std::vector<ModelFault> model_faults() {
   Faults faults;

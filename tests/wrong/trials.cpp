@@ -263,9 +263,7 @@ void Outcome::ask(const std::vector<float>& o, const CaseData& data) {
   }
 }
 
-bool Outcome::killed() const {
-  return strongest() != nullptr;
-}
+bool Outcome::killed() const { return strongest() != nullptr; }
 
 const Finding* Outcome::strongest() const {
   const Finding* best = nullptr;

@@ -276,6 +276,4 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 }  // namespace fp8_sdpa::wrong
 
-int main(int argc, char** argv) {
-  return fp8_sdpa::wrong::run({argv + 1, argv + argc});
-}
+int main(int argc, char** argv) { return fp8_sdpa::wrong::run({argv + 1, argv + argc}); }

@@ -19,9 +19,7 @@ enum class Dtype : std::uint8_t { kE4M3, kE5M2, kHalf, kBFloat16 };
 constexpr int size_of(Dtype dtype) {
   return dtype == Dtype::kE4M3 || dtype == Dtype::kE5M2 ? 1 : 2;
 }
-constexpr bool is_fp8(Dtype dtype) {
-  return size_of(dtype) == 1;
-}
+constexpr bool is_fp8(Dtype dtype) { return size_of(dtype) == 1; }
 constexpr const char* name_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::kE4M3: return "e4m3";
@@ -35,9 +33,7 @@ constexpr const char* name_of(Dtype dtype) {
 /// Which keys a query sees. kCausal is aligned bottom-right: query i sees keys j <= i + seq_kv -
 /// seq_q.
 enum class Mask : std::uint8_t { kNone, kCausal };
-constexpr const char* name_of(Mask mask) {
-  return mask == Mask::kCausal ? "causal" : "none";
-}
+constexpr const char* name_of(Mask mask) { return mask == Mask::kCausal ? "causal" : "none"; }
 
 /// A (batch, head, seq, dim) view. Strides count elements. stride_dim is 1; a transposed V has
 /// stride_seq = 1 instead. The base pointer and every stride but the unit one are multiples of 16

@@ -44,9 +44,7 @@ GPU_FN void mask_scores(float (&s)[kRegisters], const int (&left)[2]) {
   }
 }
 
-GPU_FN int larger(int a, int b) {
-  return a > b ? a : b;
-}
+GPU_FN int larger(int a, int b) { return a > b ? a : b; }
 
 /// The largest of one row's scores that a lane holds.
 template <int kRegisters>
@@ -98,9 +96,7 @@ template <std::uint16_t kLinearExp2>
 GPU_FN constexpr bool by_linear_exp2(int word) {
   return kLinearExp2 >> word & 1;
 }
-GPU_FN constexpr int word_of(int score) {
-  return score / 8 * 2 + score / 2 % 2;
-}
+GPU_FN constexpr int word_of(int score) { return score / 8 * 2 + score / 2 % 2; }
 
 /// Exponents of weights in fixed point: 6 fractional bits.
 struct FixedPoint {
@@ -176,9 +172,7 @@ struct WeightSums {
 #pragma unroll
     for (int i = kFrom; i < kTo; ++i) sum[i / 2 % 2][i % 2] += s[i];
   }
-  GPU_FN float all() const {
-    return (sum[0][0] + sum[0][1]) + (sum[1][0] + sum[1][1]);
-  }
+  GPU_FN float all() const { return (sum[0][0] + sum[0][1]) + (sum[1][0] + sum[1][1]); }
   GPU_FN void finish(Rows& rows) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) rows.sum[h] = sum[h][0] + sum[h][1];

@@ -99,14 +99,10 @@ struct Epilogue {
 
  private:
   using Four = typename Partials<T, true>::Four;
-  GPU_FN static Four four_from(const float* x) {
-    return {{x[0], x[1], x[2], x[3]}};
-  }
+  GPU_FN static Four four_from(const float* x) { return {{x[0], x[1], x[2], x[3]}}; }
 
   /// Which of the warpgroups that share the rows this is: each writes columns of its own.
-  GPU_FN int own_split() const {
-    return T::kKvSplits > 1 ? kv_split : 0;
-  }
+  GPU_FN int own_split() const { return T::kKvSplits > 1 ? kv_split : 0; }
 
   /// Warpgroups that share rows exchange m, l and the columns of O that others write; each then has
   /// its columns of the whole.

@@ -144,6 +144,4 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace fp8_sdpa::tests
 
-int main(int argc, char** argv) {
-  return fp8_sdpa::tests::run(argc, argv);
-}
+int main(int argc, char** argv) { return fp8_sdpa::tests::run(argc, argv); }

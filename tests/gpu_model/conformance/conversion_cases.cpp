@@ -71,9 +71,7 @@ auto rounded(const std::vector<float>& floats, Round round) {
 }
 
 /// Negatives, -0 too, become +0.
-std::uint16_t nearest_half_from_zero(double x) {
-  return x <= 0.0 ? 0 : nearest_half(x);
-}
+std::uint16_t nearest_half_from_zero(double x) { return x <= 0.0 ? 0 : nearest_half(x); }
 
 }  // namespace
 

@@ -9,13 +9,9 @@ fp8_sdpa::Status run_on_host(const Request& request, const fp8_sdpa::ExecutorOpt
 }
 
 #if !(defined(FP8_SDPA_HAS_DEVICE) && FP8_SDPA_HAS_DEVICE)
-fp8_sdpa::Status run_on_device(const Request&) {
-  return fp8_sdpa::unsupported(why_no_device());
-}
+fp8_sdpa::Status run_on_device(const Request&) { return fp8_sdpa::unsupported(why_no_device()); }
 
-std::string why_no_device() {
-  return "this build has no device code";
-}
+std::string why_no_device() { return "this build has no device code"; }
 #endif
 
 }  // namespace conformance

@@ -87,8 +87,6 @@ std::vector<Case> cases() {
   return all;
 }
 
-void PrintTo(const Case& c, std::ostream* out) {
-  *out << c.name;
-}
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 }  // namespace conformance

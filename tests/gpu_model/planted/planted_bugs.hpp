@@ -157,9 +157,7 @@ struct Planted {
   fp8_sdpa::Status (*launch)(dim3, const Params&, const gpu::Queue&);
 };
 
-inline void PrintTo(const Planted& planted, std::ostream* out) {
-  *out << planted.name;
-}
+inline void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
 
 inline const std::vector<Planted>& all_planted() {
   static const std::vector<Planted> kAll = {

@@ -22,9 +22,7 @@ struct Entry {
   std::function<bool(const fp8_sdpa::ExecutorOptions&)> passes;
 };
 
-inline void PrintTo(const Entry& entry, std::ostream* out) {
-  *out << entry.name;
-}
+inline void PrintTo(const Entry& entry, std::ostream* out) { *out << entry.name; }
 
 template <HopperBug kBug>
 Entry hopper_entry(std::string_view name, bool address_sanitizer, bool thread_sanitizer,

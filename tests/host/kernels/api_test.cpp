@@ -152,9 +152,7 @@ struct BadProblem {
   const char* reason;  // how the message begins
 };
 
-void PrintTo(const BadProblem& bad, std::ostream* os) {
-  *os << bad.name;
-}
+void PrintTo(const BadProblem& bad, std::ostream* os) { *os << bad.name; }
 
 bool declines_head_dim(const Variant& variant, const Status& status) {
   return variant.family == Family::kSm90 &&
@@ -241,9 +239,7 @@ struct FamilyLimit {
   const char* reason;  // of those that do not serve it
 };
 
-void PrintTo(const FamilyLimit& limit, std::ostream* os) {
-  *os << limit.name;
-}
+void PrintTo(const FamilyLimit& limit, std::ostream* os) { *os << limit.name; }
 
 void head_dim_128(Problem& p) {
   p.head_dim = 128;

@@ -28,9 +28,7 @@ TEST(CompiledArchs, PtxServesNewerDevicesWhereNoMachineCodeDoes) {
   EXPECT_EQ(archs.code_for(90), 89);
 }
 
-TEST(CompiledArchs, NoCodeServesNothing) {
-  EXPECT_EQ(CompiledArchs{""}.code_for(90), 0);
-}
+TEST(CompiledArchs, NoCodeServesNothing) { EXPECT_EQ(CompiledArchs{""}.code_for(90), 0); }
 
 }  // namespace
 }  // namespace fp8_sdpa::detail

@@ -60,9 +60,7 @@ Status exact(const Problem& p, const gpu::Queue&) {
   return {};
 }
 
-Status nothing(const Problem&, const gpu::Queue&) {
-  return {};
-}
+Status nothing(const Problem&, const gpu::Queue&) { return {}; }
 
 Status forgets_last_element(const Problem& p, const gpu::Queue& queue) {
   Status status = exact(p, queue);
@@ -127,12 +125,8 @@ Status fails(const Problem&, const gpu::Queue&) {
   return {StatusCode::kExecutorError, "deadlock at line 7"};
 }
 
-Status serves_all(const Problem&, const Device&) {
-  return {};
-}
-Status serves_none(const Problem&, const Device&) {
-  return unsupported("head_dim 64 only");
-}
+Status serves_all(const Problem&, const Device&) { return {}; }
+Status serves_none(const Problem&, const Device&) { return unsupported("head_dim 64 only"); }
 
 std::shared_ptr<const CaseData> small_case(Mask mask = Mask::kNone) {
   Shape shape;
@@ -263,9 +257,7 @@ TEST(Check, ChangingAnInputFails) {
   EXPECT_NE(single->failure().find("changed K"), std::string::npos) << single->failure();
 }
 
-TEST(Check, TwoRunsMustBeBitEqual) {
-  EXPECT_EQ(failed(run(second_run_differs)), "rerun_equal");
-}
+TEST(Check, TwoRunsMustBeBitEqual) { EXPECT_EQ(failed(run(second_run_differs)), "rerun_equal"); }
 
 TEST(Check, ErrorsArePassedOn) {
   const auto failing = run(fails);

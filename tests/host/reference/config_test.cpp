@@ -108,9 +108,7 @@ struct BadMember {
   const char* value;  ///< JSON; nullptr removes the member
   const char* message;
 };
-void PrintTo(const BadMember& bad, std::ostream* out) {
-  *out << bad.name;
-}
+void PrintTo(const BadMember& bad, std::ostream* out) { *out << bad.name; }
 
 class ConfigRefuses : public testing::TestWithParam<BadMember> {};
 
@@ -227,9 +225,7 @@ struct BadText {
   const char* text;
   const char* message_start;
 };
-void PrintTo(const BadText& bad, std::ostream* out) {
-  *out << bad.name;
-}
+void PrintTo(const BadText& bad, std::ostream* out) { *out << bad.name; }
 
 class ConfigRefusesText : public testing::TestWithParam<BadText> {};
 

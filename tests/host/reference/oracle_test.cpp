@@ -76,9 +76,7 @@ struct NamedSizes {
   const char* name;
   AttentionSizes sizes;
 };
-void PrintTo(const NamedSizes& sizes, std::ostream* out) {
-  *out << sizes.name;
-}
+void PrintTo(const NamedSizes& sizes, std::ostream* out) { *out << sizes.name; }
 
 class Oracle : public testing::TestWithParam<NamedSizes> {};
 

@@ -133,9 +133,7 @@ TEST(Sampled, AllRowsAreTheWholeCase) {
   EXPECT_EQ(sample.rows->score_bound, whole->score_bound);
 }
 
-Shape sampled_shape() {
-  return made_shape(600, 600, Mask::kCausal);
-}
+Shape sampled_shape() { return made_shape(600, 600, Mask::kCausal); }
 
 /// The oracle's output for sampled_shape(), whatever is asked, with one row changed.
 template <int kRow, std::uint16_t kBits>
@@ -147,9 +145,7 @@ Status oracle_but_for_a_row(const Problem& p, const gpu::Queue&) {
   return {};
 }
 
-Status serves_all(const Problem&, const Device&) {
-  return {};
-}
+Status serves_all(const Problem&, const Device&) { return {}; }
 
 template <int kRow, std::uint16_t kBits = 0>
 Result<CaseResult> checked() {

@@ -27,9 +27,7 @@ int nvmlShutdown() {
 }
 
 /// Not NVML's: how many sessions are open.
-int fake_nvml_sessions() {
-  return initialised;
-}
+int fake_nvml_sessions() { return initialised; }
 
 int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, void** handle) {
   if (initialised == 0) return kUninitialized;

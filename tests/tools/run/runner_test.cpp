@@ -178,12 +178,8 @@ Status zeros(const Problem& problem, const gpu::Queue&) {
 Status deadlock(const Problem&, const gpu::Queue&) {
   return {StatusCode::kExecutorError, "deadlock in block 0"};
 }
-Status serves_all(const Problem&, const Device&) {
-  return {};
-}
-Status serves_none(const Problem&, const Device&) {
-  return unsupported("not today");
-}
+Status serves_all(const Problem&, const Device&) { return {}; }
+Status serves_none(const Problem&, const Device&) { return unsupported("not today"); }
 
 const detail::VariantImpl kZeros = {serves_all, {zeros}, {zeros}};
 const detail::VariantImpl kDeadlock = {serves_all, {deadlock}, {deadlock}};

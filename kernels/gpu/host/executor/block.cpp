@@ -22,9 +22,7 @@ constexpr std::uint32_t kLandingOdds = 16;
 
 /// Never inlined: a compiler may keep the address of a thread-local variable across a switch, and a
 /// pooled fiber may find itself on another OS thread in the next launch.
-[[gnu::noinline]] void set_current_lane(const Lane* lane) {
-  current_lane = lane;
-}
+[[gnu::noinline]] void set_current_lane(const Lane* lane) { current_lane = lane; }
 
 template <class Word>
 std::uint64_t load_relaxed(const void* address) {
@@ -58,9 +56,7 @@ Fiber::Fiber(int index, Block& owner) : block(owner), stack(index) {
   tsan_fiber = tsan::create_fiber();
 }
 
-Fiber::~Fiber() {
-  tsan::destroy_fiber(tsan_fiber);
-}
+Fiber::~Fiber() { tsan::destroy_fiber(tsan_fiber); }
 
 Block::Block() : async_(make_async_units()) {}
 
@@ -164,9 +160,7 @@ void Block::finish() {
   }
 }
 
-void Block::join() {
-  tsan::acquire(&end_token_);
-}
+void Block::join() { tsan::acquire(&end_token_); }
 
 void Block::cancel() {
   cancelled_ = true;

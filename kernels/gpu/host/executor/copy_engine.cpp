@@ -59,9 +59,7 @@ void check(const Fiber& me, const Operation& operation, const PendingCopy& copy)
 
 }  // namespace
 
-CopyEngine::~CopyEngine() {
-  tsan::destroy_fiber(tsan_fiber_);
-}
+CopyEngine::~CopyEngine() { tsan::destroy_fiber(tsan_fiber_); }
 
 void CopyEngine::reset() {
   if (in_flight() > 0) {
@@ -100,9 +98,7 @@ void CopyEngine::issue(Fiber& me, const PendingCopy& copy, bool late, void* call
   }
 }
 
-void CopyEngine::commit() {
-  group_ends_.push_back(copies_.size());
-}
+void CopyEngine::commit() { group_ends_.push_back(copies_.size()); }
 
 const PendingCopy* CopyEngine::wait(std::size_t groups_in_flight, bool late) {
   const PendingCopy* overwritten = nullptr;

@@ -18,9 +18,7 @@ constexpr unsigned char kPoisonByte = 0xFF;
 
 }  // namespace
 
-SharedMemory::~SharedMemory() {
-  unmap();
-}
+SharedMemory::~SharedMemory() { unmap(); }
 
 void SharedMemory::unmap() {
   if (mapping_ == nullptr) return;
@@ -76,9 +74,7 @@ char* SharedMemory::make_view() {
   return view_.data();
 }
 
-void SharedMemory::publish() {
-  raw_copy(async_view(), data_, size_);
-}
+void SharedMemory::publish() { raw_copy(async_view(), data_, size_); }
 
 void SharedMemory::async_fill(std::size_t offset, unsigned char value, std::size_t bytes) {
   raw_fill(data_ + offset, value, bytes);

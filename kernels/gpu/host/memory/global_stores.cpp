@@ -12,15 +12,11 @@
 namespace gpu::host {
 namespace {
 
-std::uintptr_t number_of(const void* address) {
-  return reinterpret_cast<std::uintptr_t>(address);
-}
+std::uintptr_t number_of(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
 }  // namespace
 
-std::shared_ptr<GlobalStores> make_global_stores() {
-  return std::make_shared<GlobalStores>();
-}
+std::shared_ptr<GlobalStores> make_global_stores() { return std::make_shared<GlobalStores>(); }
 
 /// No mutex: ThreadSanitizer would take it for an order between the kernel's threads.
 class GlobalStores::Lock {

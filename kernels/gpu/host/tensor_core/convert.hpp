@@ -49,17 +49,13 @@ constexpr std::uint16_t e5m2_to_half_bits(unsigned code) {
   return nan ? kHalfNan : static_cast<std::uint16_t>(code << 8);
 }
 
-inline __half half_from_bits(std::uint16_t bits) {
-  return __half(__half_raw{bits});
-}
+inline __half half_from_bits(std::uint16_t bits) { return __half(__half_raw{bits}); }
 
 inline __half2 half2_from_bits(std::uint16_t low, std::uint16_t high) {
   return __half2(half_from_bits(low), half_from_bits(high));
 }
 
-inline std::uint16_t bits_of(__half x) {
-  return static_cast<__half_raw>(x).x;
-}
+inline std::uint16_t bits_of(__half x) { return static_cast<__half_raw>(x).x; }
 
 inline float half_to_float(__half x) {
 #if defined(__F16C__)

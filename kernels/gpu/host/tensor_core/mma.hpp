@@ -38,9 +38,7 @@ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const uint4& row, const char* name
 uint4 stmatrix_x4(const void* row, const std::uint32_t (&r)[4], const char* name, Location loc);
 
 /// Stored here, in the lane's own code, where sanitizers see it.
-inline void write_matrix_row(void* row, const uint4& value) {
-  *static_cast<uint4*>(row) = value;
-}
+inline void write_matrix_row(void* row, const uint4& value) { *static_cast<uint4*>(row) = value; }
 
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                   Location loc);

@@ -24,9 +24,7 @@ std::string land_load(Block& block, std::size_t index) {
   return block.async().loads.land(block, index);
 }
 
-void check_wgmma_at_exit(const Fiber& me) {
-  me.block.async().wgmma->check_exit(me);
-}
+void check_wgmma_at_exit(const Fiber& me) { me.block.async().wgmma->check_exit(me); }
 
 std::string unfinished(const AsyncUnits& units) {
   if (std::string what = units.loads.unfinished(); !what.empty()) return what;
@@ -34,8 +32,6 @@ std::string unfinished(const AsyncUnits& units) {
   return units.registers.unfinished();
 }
 
-std::string describe_waits(const AsyncUnits& units) {
-  return units.barriers.describe_waits();
-}
+std::string describe_waits(const AsyncUnits& units) { return units.barriers.describe_waits(); }
 
 }  // namespace gpu::host

@@ -254,9 +254,7 @@ class Issuer {
   const bool late_;
 };
 
-void issue(Warp& warp) {
-  Issuer(warp).run();
-}
+void issue(Warp& warp) { Issuer(warp).run(); }
 
 void commit(Warp& warp) {
   Fiber& me = *warp.fibers[0];
