@@ -214,6 +214,8 @@ INSTANTIATE_TEST_SUITE_P(
                    "q.dtype is unknown; it must be e4m3 or e5m2"},
         BadProblem{"DimNotContiguous", [](Problem& p) { p.q.stride_dim = 2; }, kInvalid,
                    "q.stride_dim is 2; head_dim must be contiguous"},
+        BadProblem{"ValuesNotContiguous", [](Problem& p) { p.v.stride_dim = 2; }, kInvalid,
+                   "v.stride_dim is 2; head_dim must be contiguous"},
         BadProblem{"StrideNotAMultiple", [](Problem& p) { p.k.stride_seq = 72; }, kInvalid,
                    "k.stride_seq is 72 elements; it must be a non-negative multiple of 16 bytes"},
         BadProblem{"StrideNegative", [](Problem& p) { p.v.stride_head = -2048; }, kInvalid,

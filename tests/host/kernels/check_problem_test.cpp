@@ -40,7 +40,7 @@ TEST(CheckProblem, StridesUpTo2To60OverTheSize) {
       for (const bool alone : {false, true}) {
         SCOPED_TRACE(testing::Message() << tensor << " " << axis << " " << alone);
         const bool transposed = tensor == 4;
-        std::array<std::int64_t, 3> sizes = {2, 3, 32};
+        std::array<std::int64_t, 3> sizes = {2, 3, 17};  // 2^60 / 17 is just above a multiple of 16
         if (alone) sizes[static_cast<std::size_t>(axis)] = 1;
         const int heads = static_cast<int>(sizes[1]);
         Problem p = made_up(static_cast<int>(sizes[0]), heads, heads, sizes[2], sizes[2], 64);
@@ -123,31 +123,50 @@ TEST(CheckProblem, TouchingIsLegalAndSharingIsNot) {
   }
 }
 
-// O in every order of its axes, rows touching or one step closer.
-TEST(CheckProblem, AxesOfOutputsNest) {
-  using Order = std::array<int, 3>;
-  for (const Order& order : {Order{0, 1, 2}, Order{0, 2, 1}, Order{1, 0, 2}, Order{1, 2, 0},
-                             Order{2, 0, 1}, Order{2, 1, 0}}) {
-    for (int closer = -1; closer < 3; ++closer) {
-      SCOPED_TRACE(testing::Message() << order[0] << order[1] << order[2] << " " << closer);
-      Problem p = made_up(2, 2, 2, 2, 32, 64);
-      const std::array strides = {&p.o.stride_batch, &p.o.stride_head, &p.o.stride_seq};
-      std::int64_t span = 64;
-      for (int i = 0; i < 3; ++i) {
-        std::int64_t& stride =
-            *strides[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])];
-        stride = span - (i == closer ? 8 : 0);
-        span += stride;
-      }
-      expect_legal(p, closer < 0);
+// One byte of a tensor is shared, or two.
+TEST(CheckProblem, TensorsOfOneElementAreRanges) {
+  for (const int tensor : {0, 1, 2, kOutput}) {
+    Problem p = made_up(1, 1, 1, 1, 1, 1);
+    expect_legal(p, true);
+    move_to(p, kLse, address(p, tensor));
+    expect_legal(p, false);
+  }
+}
+
+TEST(CheckProblem, InputsMayBeBroadcastAndOutputsNot) {
+  for (const auto member : {&Problem::q, &Problem::k, &Problem::v, &Problem::o}) {
+    for (const auto stride : {&Tensor::stride_batch, &Tensor::stride_head, &Tensor::stride_seq}) {
+      Problem p = made_up(2, 2, 2, 2, 2, 64);
+      p.*member.*stride = 0;
+      expect_legal(p, member != &Problem::o);
     }
   }
-  Problem p = made_up(2, 2, 2, 2, 32, 64);
-  p.o.stride_batch = p.o.stride_head;
-  expect_legal(p, false);
-  p = made_up(2, 2, 2, 2, 32, 64);
-  p.o.stride_seq = 0;
-  expect_legal(p, false);
+}
+
+// O in every order of its axes, with a gap between its rows or none: spans touch, or are a step
+// closer.
+TEST(CheckProblem, AxesOfOutputsNest) {
+  using Order = std::array<std::int64_t Tensor::*, 3>;
+  constexpr auto kBatch = &Tensor::stride_batch, kHead = &Tensor::stride_head,
+                 kSeq = &Tensor::stride_seq;
+  for (const Order& order :
+       {Order{kBatch, kHead, kSeq}, Order{kBatch, kSeq, kHead}, Order{kHead, kBatch, kSeq},
+        Order{kHead, kSeq, kBatch}, Order{kSeq, kBatch, kHead}, Order{kSeq, kHead, kBatch}}) {
+    for (const std::int64_t gap : {0, 8}) {
+      for (int closer = gap == 0 ? 0 : 1; closer <= 3; ++closer) {
+        Problem p = made_up(2, 2, 2, 2, 32, 64);
+        std::int64_t span = 64;
+        for (int i = 0; i < 3; ++i) {
+          std::int64_t& stride = p.o.*order[static_cast<std::size_t>(i)];
+          stride = span + (i == 0 ? gap : 0) - (i == closer ? 8 : 0);
+          span += stride;
+        }
+        SCOPED_TRACE(testing::Message()
+                     << p.o.stride_batch << " " << p.o.stride_head << " " << p.o.stride_seq);
+        expect_legal(p, closer == 3);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -82,6 +82,8 @@ TEST_P(Sm90Limits, StridesOfMaps) {
       for (const bool alone : {false, true}) {
         Problem p = problem_of(GetParam());
         p.batch = p.heads_q = p.heads_kv = 2;
+        p.seq_q = 2;
+        if (GetParam().config.two_terms) p.seq_kv = 2;
         if (alone && axis == 0) p.batch = 1;
         if (alone && axis == 1) p.heads_q = p.heads_kv = 1;
         if (alone && axis == 2) {
@@ -127,8 +129,10 @@ TEST_P(Sm90Limits, WorkTiles) {
     Problem p = problem_of(GetParam());
     p.batch = batch;
     p.heads_q = heads;
-    p.seq_q = (tiles - 1) * config.tile_m() + 1;
-    expect_limit(supports(p), served, " serves at most 1073741823 tiles of ");
+    for (const int rows : {1, config.tile_m()}) {  // of the last tile
+      p.seq_q = (tiles - 1) * config.tile_m() + rows;
+      expect_limit(supports(p), served, " serves at most 1073741823 tiles of ");
+    }
   }
 }
 
@@ -143,8 +147,10 @@ TEST_P(Sm90Limits, TilesOfKeysInTheWorkspace) {
     Problem p = problem_of(GetParam());
     p.batch = batch;
     p.heads_q = p.heads_kv = heads;
-    p.seq_kv = (tiles - 1) * config.tile_n + 1;
-    expect_limit(supports(p), served, " serves at most 1073741823 tiles of 128 keys");
+    for (const int keys : {1, config.tile_n}) {
+      p.seq_kv = (tiles - 1) * config.tile_n + keys;
+      expect_limit(supports(p), served, " serves at most 1073741823 tiles of 128 keys");
+    }
   }
 }
 
@@ -200,11 +206,15 @@ TEST(LadderLimits, Blocks) {
         Tiles{kMost, 1, 1, true}, Tiles{kMost, 1, 2, false}, Tiles{1, 1 << 20, 2047, true},
         Tiles{1, 1 << 20, 2048, false}}) {
     SCOPED_TRACE(testing::Message() << batch << " x " << heads << " x " << tiles);
-    Problem p = made_up(1, 1, 1, (tiles - 1) * kLadder.tile_m + 1, 32, 64);
+    Problem p = made_up(1, 1, 1, 32, 32, 64);
     p.batch = batch;
     p.heads_q = p.heads_kv = heads;
-    expect_limit(attention::check_ladder_limits(kLadder, p, host_executor()), served,
-                 " launches one block per 32 query rows and head, at most 2147483647 blocks, not ");
+    for (const int rows : {1, kLadder.tile_m}) {
+      p.seq_q = (tiles - 1) * kLadder.tile_m + rows;
+      expect_limit(
+          attention::check_ladder_limits(kLadder, p, host_executor()), served,
+          " launches one block per 32 query rows and head, at most 2147483647 blocks, not ");
+    }
   }
 }
 
