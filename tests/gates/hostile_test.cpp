@@ -29,6 +29,12 @@
 namespace fp8_sdpa::tests {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitizer = true;  // it sees each access of few problems
+#else
+constexpr bool kSanitizer = false;
+#endif
+
 /// Legal problems in odd layouts, and the same with up to three fields at a boundary.
 class Draw {
  public:
@@ -182,7 +188,7 @@ void expect_reason(const Status& status, StatusCode code) {
 }
 
 TEST(Hostile, WhatTheHeaderCallsLegalIsAccepted) {
-  constexpr std::uint64_t kDraws = 100'000;
+  constexpr std::uint64_t kDraws = kSanitizer ? 10'000 : 100'000;
   std::uint64_t accepted = 0;
   std::uint64_t looked_at = 0;
   std::set<std::string> reasons;
@@ -347,11 +353,23 @@ void expect_as_a_copy(const Problem& p, const Variant& variant, Draw& draw) {
   EXPECT_TRUE(drawn.results() == copy.results());
 }
 
+/// Whether a variant may say this of a small problem.
+bool may_decline(const Status& status, const Problem& p) {
+  bool broadcast_rows = false;
+  for (const View& view : views_of(p)) {
+    const std::size_t rows = 5 - view.unit_axis();
+    if (view.sizes[rows] > 1 && view.strides()[rows] == 0) broadcast_rows = true;
+  }
+  const auto says = [&](const char* text) {
+    return status.message().find(text) != std::string::npos;
+  };
+  return is_known_decline(status) || says(" gives no LSE ") ||
+         (says(" serves no broadcast rows ") && broadcast_rows);
+}
+
 TEST(Hostile, AcceptedProblemsAreComputedWithoutAByteOutside) {
-#if !defined(__SANITIZE_ADDRESS__)
-  std::signal(SIGSEGV, say_which);
-#endif
-  constexpr int kDraws = 3000;
+  if (!kSanitizer) std::signal(SIGSEGV, say_which);
+  constexpr int kDraws = kSanitizer ? 600 : 3000;
   int run = 0;
   for (int i = 0; i < kDraws; ++i) {
     Draw draw(static_cast<std::uint64_t>(i));
@@ -359,18 +377,22 @@ TEST(Hostile, AcceptedProblemsAreComputedWithoutAByteOutside) {
     if (!detail::check_problem(p).ok() || !is_small(p)) continue;
     g_draw = i;
     p.softmax_scale = 0.125F;
-    const std::size_t first = draw.number() % variants().size();
-    for (std::size_t j = 0; j < variants().size(); ++j) {
-      const Variant& variant = variants()[(first + j) % variants().size()];
-      if (!variant.supports(p, host_executor()).ok()) continue;
+    std::vector<const Variant*> serving;
+    for (const Variant& variant : variants()) {
+      const Status status = variant.supports(p, host_executor());
+      if (status.ok()) serving.push_back(&variant);
+      EXPECT_TRUE(status.ok() || may_decline(status, p)) << i << ": " << status.message();
+    }
+    if (!serving.empty()) {
+      const Variant& variant = *serving[draw.number() % serving.size()];
       SCOPED_TRACE(testing::Message() << "draw " << i << ": " << variant.name);
       expect_as_a_copy(p, variant, draw);
       ++run;
-      break;
     }
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_GT(run, kDraws / 20);
+  if (!kSanitizer) std::signal(SIGSEGV, SIG_DFL);
 }
 
 }  // namespace
