@@ -314,6 +314,19 @@ TEST(Supports, Sm90VariantsNameTheHeadDimsThatTheyServe) {
   }
 }
 
+TEST(Supports, SharedMemoryOfABlockSuffices) {
+  for (const Variant& variant : variants()) {
+    Device small = host_executor();
+    if (!variant.supports(valid_problem(), small).ok()) continue;  // for other head dims
+    small.shared_memory_per_block = variant.resources.shared_bytes;
+    EXPECT_TRUE(variant.supports(valid_problem(), small).ok()) << variant.name;
+    --small.shared_memory_per_block;
+    EXPECT_NE(variant.supports(valid_problem(), small).message().find(" bytes of shared memory "),
+              std::string::npos)
+        << variant.name;
+  }
+}
+
 // Each family's devices, whatever this build has code for.
 TEST(Supports, DevicesThatAFamilyIsNotForAreDeclined) {
   for (const int sm : {75, 79, 80, 86, 88, 89, 90, 91, 100, 120}) {

@@ -28,6 +28,13 @@ TEST(CompiledArchs, PtxServesNewerDevicesWhereNoMachineCodeDoes) {
   EXPECT_EQ(archs.code_for(90), 89);
 }
 
+TEST(CompiledArchs, NewerCodeGoesBeforeOlderInAnyOrder) {
+  for (const char* list : {"80-real,86-real", "86-real,80-real"}) {
+    EXPECT_EQ(CompiledArchs{list}.code_for(89), 86);
+  }
+  EXPECT_EQ(CompiledArchs{"89-virtual,80-virtual"}.code_for(90), 89);
+}
+
 TEST(CompiledArchs, NoCodeServesNothing) { EXPECT_EQ(CompiledArchs{""}.code_for(90), 0); }
 
 }  // namespace
