@@ -226,7 +226,7 @@ TEST(Hostile, WhatTheHeaderCallsLegalIsAccepted) {
 /// Memory whose last byte (or first) is beside a page that may not be touched.
 class Pages {
  public:
-  Pages(std::size_t size, std::size_t alignment, bool at_end) : size_(size) {
+  Pages(std::size_t size, std::size_t alignment, bool at_end) {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     const std::size_t open = (size + page - 1) / page * page;
     length_ = open + 2 * page;
@@ -244,10 +244,8 @@ class Pages {
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
   std::uint8_t* data() const { return data_; }
-  std::size_t size() const { return size_; }
 
  private:
-  std::size_t size_;
   std::size_t length_ = 0;
   std::uint8_t* all_ = nullptr;
   std::uint8_t* data_ = nullptr;
@@ -270,7 +268,6 @@ class Placed {
       }
     }
   }
-  const Problem& problem() const { return problem_; }
 
   /// Codes of all elements of an input, in the order of its axes.
   template <class F>
