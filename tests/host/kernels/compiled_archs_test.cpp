@@ -28,6 +28,11 @@ TEST(CompiledArchs, PtxServesNewerDevicesWhereNoMachineCodeDoes) {
   EXPECT_EQ(archs.code_for(90), 89);
 }
 
+TEST(CompiledArchs, PtxServesItsOwnVersionToo) {
+  EXPECT_EQ(CompiledArchs{"89-virtual"}.code_for(89), 89);
+  EXPECT_EQ(CompiledArchs{"89-virtual"}.code_for(88), 0);
+}
+
 TEST(CompiledArchs, NewerCodeGoesBeforeOlderInAnyOrder) {
   for (const char* list : {"80-real,86-real", "86-real,80-real"}) {
     EXPECT_EQ(CompiledArchs{list}.code_for(89), 86);

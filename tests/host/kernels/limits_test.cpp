@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "attention/ladder_limits.hpp"
+#include "dispatch/variant.hpp"
 #include "sm90/sm90.hpp"
 #include "tests/host/kernels/made_up.hpp"
 
@@ -152,6 +153,17 @@ TEST_P(Sm90Limits, TilesOfKeysInTheWorkspace) {
       expect_limit(supports(p), served, " serves at most 1073741823 tiles of 128 keys");
     }
   }
+}
+
+// A kernel without an LSE beside one with.
+TEST_P(Sm90Limits, KernelsWithoutAnLseAreKnown) {
+  int kernels = 0;
+  for (const sm90::TileShape& other : sm90::kTileShapes) {
+    kernels += other.variant == GetParam().variant && other.head_dim == GetParam().head_dim ? 1 : 0;
+  }
+  const Variant& variant = **find_variant(GetParam().variant);
+  EXPECT_EQ(variant.has_kernel_without_lse(GetParam().head_dim), kernels == 2);
+  EXPECT_FALSE(variant.has_kernel_without_lse(96));
 }
 
 INSTANTIATE_TEST_SUITE_P(Limits, Sm90Limits, testing::ValuesIn(sm90::kTileShapes),
