@@ -91,7 +91,8 @@ std::string summary(const std::vector<Row>& rows) {
   std::string text = "**" + std::to_string(killed) + " of " + std::to_string(rows.size()) +
                      " wrong kernels killed**; " + std::to_string(edits) +
                      " are edits of shipped kernel sources, " +
-                     std::to_string(rows.size() - edits) + " are faults of the model.\n\n" +
+                     std::to_string(rows.size() - edits) +
+                     " are faults of the rounding model.\n\n" +
                      "On unit-normal inputs, as the peers' own tests draw them, published gates "
                      "would have let " +
                      std::to_string(through_one) + " of " + std::to_string(judged) +
