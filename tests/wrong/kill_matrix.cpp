@@ -178,7 +178,7 @@ bool write_matrix(const std::vector<Row>& rows, const std::filesystem::path& fol
       << "# Kill matrix\n\nEvery wrong kernel of `tests/wrong`, put through the gates on the host "
          "executor, without a GPU. `./sdpa test`\nruns it; "
          "`build/release/tests/wrong/wrong_kernels --out results --races "
-         "build/tsan/tests/wrong/work` writes this file and\n`kill_matrix.json`, which has the "
+         "build/tsan/tests/wrong/faults` writes this file and\n`kill_matrix.json`, which has the "
          "margin of every "
          "gate "
          "that failed in every trial: its value over its threshold, null\nwhere there is no number "
