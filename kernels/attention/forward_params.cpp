@@ -25,10 +25,10 @@ ForwardParams forward_params(const Problem& problem, int tile_m) {
   p.descale_q = problem.descales.q;
   p.descale_k = problem.descales.k;
   p.descale_v = problem.descales.v;
-  p.q_strides = strides_of(problem.q);
-  p.k_strides = strides_of(problem.k);
-  p.v_strides = strides_of(problem.v);
-  p.o_strides = strides_of(problem.o);
+  p.q_strides = strides_of(problem.q, problem.batch, problem.heads_q, problem.seq_q);
+  p.k_strides = strides_of(problem.k, problem.batch, problem.heads_kv, problem.seq_kv);
+  p.v_strides = strides_of(problem.v, problem.batch, problem.heads_kv, problem.seq_kv);
+  p.o_strides = strides_of(problem.o, problem.batch, problem.heads_q, problem.seq_q);
   p.heads = problem.heads_q;
   p.seq_q = static_cast<int>(problem.seq_q);
   p.seq_kv = static_cast<int>(problem.seq_kv);

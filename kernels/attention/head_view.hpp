@@ -17,8 +17,11 @@ struct Strides {
   std::int64_t seq;
 };
 
-inline Strides strides_of(const Tensor& tensor) {
-  return {tensor.stride_batch, tensor.stride_head, tensor.stride_seq};
+/// As kernels see them: the stride of an axis of size 1, which a problem need not state, is 0, so
+/// that rows past the end have addresses as aligned as the first row's.
+inline Strides strides_of(const Tensor& tensor, int batch, int heads, std::int64_t seq) {
+  return {batch > 1 ? tensor.stride_batch : 0, heads > 1 ? tensor.stride_head : 0,
+          seq > 1 ? tensor.stride_seq : 0};
 }
 
 /// Where row `seq` of (batch, head) begins.

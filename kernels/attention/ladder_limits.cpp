@@ -4,17 +4,15 @@
 #include <climits>
 #include <string>
 
-#include "dispatch/compiled_archs.hpp"
-
 namespace fp8_sdpa::attention {
 namespace {
 
 constexpr int kHeadDim = 64;
 
 /// Older code than the family's own is a trap.
-Status check_code(const LadderFamily& family, const Device& device) {
+Status check_code(const LadderFamily& family, const Device& device,
+                  const detail::CompiledArchs& archs) {
   if (device.backend != Backend::kDevice) return {};
-  const detail::CompiledArchs archs = detail::compiled_archs();
   if (archs.code_for(device.sm_version) >= family.min_sm_version) return {};
   return unsupported(
       std::string(family.name) + " was not compiled for sm_" + std::to_string(device.sm_version) +
@@ -54,14 +52,14 @@ Status check_sizes(const LadderFamily& family, const Problem& problem) {
 
 }  // namespace
 
-Status check_ladder_limits(const LadderFamily& family, const Problem& problem,
-                           const Device& device) {
+Status check_ladder_limits(const LadderFamily& family, const Problem& problem, const Device& device,
+                           const detail::CompiledArchs& archs) {
   const std::string name = family.name;
   if (device.backend == Backend::kDevice && device.sm_version < family.min_sm_version) {
     return unsupported(name + " needs sm_" + std::to_string(family.min_sm_version) + " or newer; " +
                        device.name + " is sm_" + std::to_string(device.sm_version));
   }
-  if (Status s = check_code(family, device); !s.ok()) return s;
+  if (Status s = check_code(family, device, archs); !s.ok()) return s;
   if (problem.head_dim != kHeadDim) {
     return unsupported(name + " serves head_dim 64, not " + std::to_string(problem.head_dim));
   }

@@ -1,6 +1,7 @@
 // What the kernels of the ladder serve: the limits that they have in common.
 #pragma once
 
+#include "dispatch/compiled_archs.hpp"
 #include "fp8_sdpa/device.hpp"
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
@@ -16,8 +17,9 @@ struct LadderFamily {
 };
 
 /// head_dim 64, no mask, heads_q == heads_kv, one FP8 format for Q, K and V, row-major V, sequences
-/// and blocks that an int counts. kUnsupported with the reason, or success.
-Status check_ladder_limits(const LadderFamily& family, const Problem& problem,
-                           const Device& device);
+/// and blocks that an int counts; on a device, one that `archs` has code of the family for.
+/// kUnsupported with the reason, or success.
+Status check_ladder_limits(const LadderFamily& family, const Problem& problem, const Device& device,
+                           const detail::CompiledArchs& archs = detail::compiled_archs());
 
 }  // namespace fp8_sdpa::attention

@@ -136,7 +136,7 @@ Status prepare_params(const Problem& p, Params& params) {
   params.descale_q = p.descales.q;
   params.descale_k = p.descales.k;
   params.descale_v = p.descales.v;
-  params.o_strides = attention::strides_of(p.o);
+  params.o_strides = attention::strides_of(p.o, p.batch, p.heads_q, p.seq_q);
   params.heads_q = attention::divisor(p.heads_q);
   params.group = attention::divisor(p.heads_q / p.heads_kv);
   params.heads_kv = p.heads_kv;

@@ -1,5 +1,6 @@
 #include <climits>
 #include <string>
+#include <utility>
 
 #include "sm90/sm90.hpp"
 
@@ -19,17 +20,22 @@ Status check_formats(const std::string& name, const Problem& p) {
   return {};
 }
 
-/// TMA walks in strides below 2^40 bytes; a broadcast sequence would be one of equal rows.
-Status check_map(const std::string& name, const char* tensor, const Tensor& t, bool transposed) {
+/// TMA walks in strides below 2^40 bytes; a broadcast sequence would be one of equal rows. The
+/// stride of an axis of size 1 is not looked at.
+Status check_map(const std::string& name, const char* tensor, const Tensor& t, bool transposed,
+                 const Problem& p, int heads, std::int64_t seq) {
   constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
-  for (const std::int64_t stride :
-       {t.stride_batch, t.stride_head, transposed ? t.stride_dim : t.stride_seq}) {
-    if (stride >= kMaxStride) {
+  const std::int64_t rows = transposed ? p.head_dim : seq;
+  const std::int64_t row_stride = transposed ? t.stride_dim : t.stride_seq;
+  for (const auto& [size, stride] : {std::pair<std::int64_t, std::int64_t>{p.batch, t.stride_batch},
+                                     {heads, t.stride_head},
+                                     {rows, row_stride}}) {
+    if (size > 1 && stride >= kMaxStride) {
       return unsupported(name + " serves strides below 2^40 bytes, not " + number(stride) + " in " +
                          tensor);
     }
   }
-  if ((transposed ? t.stride_dim : t.stride_seq) == 0) {
+  if (rows > 1 && row_stride == 0) {
     return unsupported(name + " serves no broadcast rows (stride 0) in " + tensor);
   }
   return {};
@@ -96,9 +102,9 @@ Status supports(const TileShape& shape, const Problem& p, const Device& device) 
                        ": its row sums are of rounded weights");
   }
   const bool transposed = p.v.stride_dim != 1;
-  if (Status s = check_map(name, "q", p.q, false); !s.ok()) return s;
-  if (Status s = check_map(name, "k", p.k, false); !s.ok()) return s;
-  if (Status s = check_map(name, "v", p.v, transposed); !s.ok()) return s;
+  if (Status s = check_map(name, "q", p.q, false, p, p.heads_q, p.seq_q); !s.ok()) return s;
+  if (Status s = check_map(name, "k", p.k, false, p, p.heads_kv, p.seq_kv); !s.ok()) return s;
+  if (Status s = check_map(name, "v", p.v, transposed, p, p.heads_kv, p.seq_kv); !s.ok()) return s;
   return check_sizes(name, p, shape.config);
 }
 

@@ -59,6 +59,7 @@ Status serves_exactly(const Variant& variant, const Shape& shape, Dtype dtype, c
   problem.descales = {floats, floats, floats};
   problem.softmax_scale = 1.0F;
   problem.mask = shape.mask;
+  if (options.edit) options.edit(problem);
   return variant.supports(problem, device);
 }
 

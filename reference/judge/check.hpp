@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct CheckOptions {
   bool lse = true;              ///< also ask for, and judge, the log-sum-exp
   bool rerun = true;            ///< run twice and ask for equal bits
   PlanOptions plan{};
+  /// What else is done to the problem's views: unused strides, broadcasts.
+  std::function<void(Problem&)> edit = nullptr;
 };
 
 struct CaseResult {

@@ -144,6 +144,7 @@ void Harness::bind(const CaseData& data, const CheckOptions& options) {
   problem_.descales = {floats(3), floats(4), floats(5)};
   problem_.softmax_scale = data.softmax_scale;
   problem_.mask = data.shape.mask;
+  if (options.edit) options.edit(problem_);
 }
 
 void Harness::close_padding(bool close) {

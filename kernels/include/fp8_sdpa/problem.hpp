@@ -35,10 +35,14 @@ constexpr const char* name_of(Dtype dtype) {
 enum class Mask : std::uint8_t { kNone, kCausal };
 constexpr const char* name_of(Mask mask) { return mask == Mask::kCausal ? "causal" : "none"; }
 
-/// A (batch, head, seq, dim) view. Strides count elements. stride_dim is 1; a transposed V has
-/// stride_seq = 1 instead. The base pointer and every stride but the unit one are multiples of 16
-/// bytes; the stride of an axis of size 1 is not looked at. Inputs may be broadcast (stride 0)
-/// where the variant serves it; no two elements of O may share memory, nor O and anything else.
+/// A (batch, head, seq, dim) view. Strides count elements. stride_dim is 1; a V with another is
+/// transposed, and its stride_seq is 1. The base pointer and every stride but this unit one are
+/// multiples of 16 bytes, no stride is negative, and a stride times its axis' size is below 2^60;
+/// a stride that is not the unit one and whose axis has size 1 is not looked at. Inputs may be
+/// broadcast (stride 0) where the variant serves it. The axes of O nest: taken in the order of
+/// their strides, each stride is at least the span of the axes before it, first element to last,
+/// so that no two elements share memory. O and LSE, first byte to last, are apart from each other
+/// and from everything that is read.
 struct Tensor {
   void* data = nullptr;
   Dtype dtype = Dtype::kE4M3;
@@ -62,8 +66,8 @@ struct Descales {
 struct Problem {
   int batch = 0;  ///< sizes are 1 or more
   int heads_q = 0;
-  int heads_kv = 0;  ///< divides heads_q (GQA, MQA)
-  std::int64_t seq_q = 0;
+  int heads_kv = 0;        ///< divides heads_q (GQA, MQA)
+  std::int64_t seq_q = 0;  ///< at most 2^40, as is seq_kv
   std::int64_t seq_kv = 0;
   int head_dim = 0;      ///< at most 256; supports() says which
   Tensor q;              ///< (batch, heads_q, seq_q, head_dim), FP8

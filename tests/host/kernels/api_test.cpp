@@ -8,7 +8,9 @@
 #include <set>
 
 #include "dispatch/variant.hpp"
+#include "dispatch/variant_impl.hpp"
 #include "fp8_sdpa/plan.hpp"
+#include "tests/host/kernels/made_up.hpp"
 
 namespace fp8_sdpa {
 namespace {
@@ -212,6 +214,8 @@ INSTANTIATE_TEST_SUITE_P(
                    "q.dtype is unknown; it must be e4m3 or e5m2"},
         BadProblem{"DimNotContiguous", [](Problem& p) { p.q.stride_dim = 2; }, kInvalid,
                    "q.stride_dim is 2; head_dim must be contiguous"},
+        BadProblem{"ValuesNotContiguous", [](Problem& p) { p.v.stride_dim = 2; }, kInvalid,
+                   "v.stride_dim is 2; head_dim must be contiguous"},
         BadProblem{"StrideNotAMultiple", [](Problem& p) { p.k.stride_seq = 72; }, kInvalid,
                    "k.stride_seq is 72 elements; it must be a non-negative multiple of 16 bytes"},
         BadProblem{"StrideNegative", [](Problem& p) { p.v.stride_head = -2048; }, kInvalid,
@@ -310,14 +314,28 @@ TEST(Supports, Sm90VariantsNameTheHeadDimsThatTheyServe) {
   }
 }
 
-TEST(Supports, OldDeviceIsDeclined) {
-  Device turing = host_executor();
-  turing.backend = Backend::kDevice;
-  turing.sm_version = 75;
-  turing.name = "an sm_75 device";
-  for (const Variant& variant : variants()) {
-    const Status status = variant.supports(valid_problem(), turing);
-    EXPECT_EQ(status.code(), StatusCode::kUnsupported) << status.message();
+// Each family's devices, whatever this build has code for.
+TEST(Supports, DevicesThatAFamilyIsNotForAreDeclined) {
+  for (const int sm : {75, 79, 80, 86, 88, 89, 90, 91, 100, 120}) {
+    const Device device = tests::made_up_device(sm);
+    for (const Variant& variant : variants()) {
+      if (!variant.supports(valid_problem(), host_executor()).ok())
+        continue;  // for other head dims
+      SCOPED_TRACE(testing::Message() << variant.name << " on sm_" << sm);
+      const Status status = variant.impl->supports(valid_problem(), device);
+      const bool is_sm90 = variant.family == Family::kSm90;
+      const int oldest = variant.family == Family::kSm89 ? 89 : 80;
+      if (is_sm90 ? sm != 90 : sm < oldest) {
+        EXPECT_NE(status.message().find(is_sm90 ? " needs sm_90; " : " or newer; "),
+                  std::string::npos)
+            << status.message();
+        EXPECT_EQ(variant.supports(valid_problem(), device).code(), StatusCode::kUnsupported);
+      } else {
+        EXPECT_TRUE(status.ok() ||
+                    status.message().find(" was not compiled for ") != std::string::npos)
+            << status.message();
+      }
+    }
   }
 }
 

@@ -1,0 +1,93 @@
+// Views that a problem may have and a contiguous tensor has not: strides that are not used, and
+// memory that several heads or batches share.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "reference/oracle/case.hpp"
+#include "tests/gates/gate_cases.hpp"
+
+namespace fp8_sdpa::tests {
+namespace {
+
+class Views : public VariantTest {};
+
+/// Axes of size 1 get a stride that no used one may have.
+void spoil_unused(Problem& p, std::int64_t stride) {
+  const auto spoil = [&](Tensor& t, int heads, std::int64_t seq) {
+    if (p.batch == 1) t.stride_batch = stride;
+    if (heads == 1) t.stride_head = stride;
+    if (seq == 1) t.stride_seq = stride;
+  };
+  spoil(p.q, p.heads_q, p.seq_q);
+  spoil(p.k, p.heads_kv, p.seq_kv);
+  spoil(p.v, p.heads_kv, p.seq_kv);
+  spoil(p.o, p.heads_q, p.seq_q);
+}
+
+TEST_P(Views, StridesOfAxesOfSizeOneAreNotLookedAt) {
+  if (!ready_) return;
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t stride :
+       {std::int64_t{0}, std::int64_t{1}, std::int64_t{7}, std::int64_t{1} << 41, kMost}) {
+    reference::CheckOptions options;
+    options.rerun = false;
+    options.edit = [stride](Problem& p) { spoil_unused(p, stride); };
+    for (const auto& [batch, heads, seq_q, seq_kv] :
+         {std::tuple{1, 1, 1, 1}, {2, 2, 3, 1}, {2, 1, 1, 140}, {1, 2, 3, 140}}) {
+      for (const int head_dim : head_dims()) {
+        const auto shape = make_shape(batch, heads, seq_q, seq_kv, head_dim);
+        SCOPED_TRACE(shape.name + ", unused strides of " + std::to_string(stride));
+        expect_pass_or_known_decline(variant(), shape, 91, device_, options);
+      }
+    }
+  }
+}
+
+/// Every head holds the first one's codes, with descales of its own.
+void repeat_first_head(reference::QuantisedTensor& tensor) {
+  const std::size_t head = tensor.codes.size() / tensor.descales.size();
+  for (std::size_t i = head; i < tensor.codes.size(); ++i) tensor.codes[i] = tensor.codes[i - head];
+}
+
+// One head seen as those of all heads, or batches, or both gives what a copy for each gives.
+TEST_P(Views, BroadcastsGiveWhatCopiesGive) {
+  if (!ready_) return;
+  for (const int head_dim : head_dims()) {
+    const reference::Shape shape = make_shape(2, 2, 20, keys(72), head_dim);
+    reference::CheckOptions options;
+    options.rerun = false;
+    options.budgets_only = true;
+    options.padded = true;
+    if (!serves_or_known_decline(variant(), shape, device_, options)) continue;
+    reference::CaseData copies = *case_data(shape, 92);
+    for (auto* tensor : {&copies.q, &copies.k, &copies.v}) repeat_first_head(*tensor);
+    const auto data = reference::from_codes(std::move(copies));
+    // Each map has steps of its own: what one tensor walks in, another does not.
+    for (int step = 0; step < 4; ++step) {
+      options.edit = [step](Problem& p) {
+        int axes = step;
+        for (Tensor* tensor : {&p.q, &p.k, &p.v}) {
+          if ((axes & 1) != 0) tensor->stride_head = 0;
+          if ((axes & 2) != 0) tensor->stride_batch = 0;
+          axes = (axes + 1) % 4;
+        }
+      };
+      SCOPED_TRACE(testing::Message() << "broadcast " << step << ", head_dim " << head_dim);
+      expect_pass(variant(), *data, device_, options);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gates, Views,
+                         testing::Combine(testing::ValuesIn(kBackends),
+                                          testing::ValuesIn(all_variants())),
+                         name_of_parameter);
+
+}  // namespace
+}  // namespace fp8_sdpa::tests
