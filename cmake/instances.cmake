@@ -1,5 +1,5 @@
 # The translation units that instantiate kernels, written into the build folder: for each a file for nvcc
-# and one for the host compiler, both of a line or two that include the family's instances.cuh.
+# and one for the host compiler, both of a few lines that include the family's instances.cuh.
 #
 #   sdpa_instances(<family> <id>...)   writes <family>_<id>.cu and <family>_<id>_host.cpp, appends them to
 #                                      <family>_device_sources and host_kernel_sources
@@ -21,12 +21,19 @@ function(sdpa_write_if_changed path text)
 endfunction()
 
 function(sdpa_instances family)
+  set(names "")
   foreach(id IN LISTS ARGN)
-    set(text "#define FP8_SDPA_INSTANCE ${id}\n#include \"${family}/instances.cuh\"\n")
-    string(REGEX REPLACE "^${family}_" "" name ${id})
+    # The kernels with and without an LSE are one file: they share the time that headers take.
+    string(REGEX REPLACE "^${family}_|_(no_)?lse$" "" name ${id})
+    list(APPEND names ${name})
+    string(APPEND text_of_${name} "#undef FP8_SDPA_INSTANCE\n#define FP8_SDPA_INSTANCE ${id}\n"
+                                  "#include \"${family}/instances.cuh\"\n")
+  endforeach()
+  list(REMOVE_DUPLICATES names)
+  foreach(name IN LISTS names)
     set(stem ${SDPA_INSTANCES_DIR}/${family}_${name})
-    sdpa_write_if_changed(${stem}.cu "${text}")
-    sdpa_write_if_changed(${stem}_host.cpp "${text}")
+    sdpa_write_if_changed(${stem}.cu "${text_of_${name}}")
+    sdpa_write_if_changed(${stem}_host.cpp "${text_of_${name}}")
     list(APPEND ${family}_device_sources ${stem}.cu)
     list(APPEND host_kernel_sources ${stem}_host.cpp)
   endforeach()

@@ -62,8 +62,7 @@ nlohmann::json limits_document(const RunInfo& run, const MeasuredLimits& ceiling
 }
 
 std::string limits_table(const MeasuredLimits& ceilings, int sm_count) {
-  std::string out =
-      "| ceiling | value | per clock and multiprocessor | what |\n|---|---|---|---|\n";
+  std::string out = "| limit | value | per clock and multiprocessor | what |\n|---|---|---|---|\n";
   for (const MeasuredLimit& ceiling : ceilings.measured) {
     const std::optional<double> rate = per_clock(ceiling, sm_count);
     out += "| " + ceiling.name + " | " + value_text(ceiling) + " | " +

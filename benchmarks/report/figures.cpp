@@ -134,7 +134,7 @@ void plan_tflops(const ReportData& data, const OnDevice& on, PlotPlan& plan) {
              "peer's "
              "fastest. All points of a length are of one problem. Hollow: the peer's output failed "
              "its gates." +
-             (ceiling > 0 ? "" : " No ceiling was measured.")},
+             (ceiling > 0 ? "" : " No FP8 device limit was measured.")},
         "tflops",
         {{"panels", std::move(panels)}, {"ceiling", ceiling > 0 ? json(ceiling) : json()}});
   }

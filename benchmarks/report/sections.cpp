@@ -248,7 +248,7 @@ void append_kill_matrix(const ReportData& data, Document& page) {
 
 void append_limits(const ReportData& data, Document& page) {
   if (data.ceilings.empty()) return;
-  page.blocks.push_back(Heading{2, "Ceilings"});
+  page.blocks.push_back(Heading{2, "Device limits"});
   page.blocks.push_back(Paragraph{"What the chip reached at most, measured."});
   Table table{{{"ceiling", Kind::kCode},
                {"value", Kind::kNumber},
@@ -267,10 +267,10 @@ void append_limits(const ReportData& data, Document& page) {
 void append_scaling(const ReportData& data, Document& page) {
   if (data.sweeps.empty()) return;
   page.blocks.push_back(Heading{2, "Scaling"});
-  page.blocks.push_back(
-      Paragraph{"Launches in a CUDA graph over lengths and heads, and the model fitted to them: "
-                "launch + waves x key tiles x time of a tile. Memory is what the device's free "
-                "memory fell by, at the least and at the most."});
+  page.blocks.push_back(Paragraph{
+      "Launches in a CUDA graph over lengths and heads, and the cost model fitted to them: "
+      "launch + waves x key tiles x time of a tile. Memory is what the device's free "
+      "memory fell by, at the least and at the most."});
   Table table{{{"kernel", Kind::kCode},
                {"launch µs", Kind::kNumber},
                {"µs per tile", Kind::kNumber},

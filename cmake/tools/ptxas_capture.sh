@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compiler launcher: runs the command, moves what "ptxas -v" says into <object>.ptxas.txt, passes
-# everything else on, and keeps the exit status.
+# Compiler launcher: runs the command, moves what "ptxas -v" says into <object>.ptxas.txt and the PTX
+# of each architecture into <object>.ptx/, passes everything else on, and keeps the exit status.
 object=
 previous=
 for argument in "$@"; do
@@ -10,8 +10,11 @@ done
 [ -n "$object" ] || exec "$@"
 
 messages=$object.messages.txt
-"$@" 2>"$messages"
+rm -rf "$object.ptx"
+mkdir "$object.ptx"
+"$@" --keep --keep-dir "$object.ptx" 2>"$messages"
 status=$?
+find "$object.ptx" -type f ! -name '*.ptx' -delete
 is_info='^ptxas info |^ +[0-9]+ bytes stack frame,'
 grep -E "$is_info" "$messages" >"$object.ptxas.txt"
 grep -vE "$is_info" "$messages" >&2

@@ -1,7 +1,7 @@
 // FP8 attention forward for Hopper: TMA, mbarrier rings, wgmma on E4M3, specialised warpgroups.
 //
 // Persistent blocks take work tiles (a tile of query rows of a (batch, head)) in turn; the last
-// ones are shared out by KV tiles, and whoever comes last merges their parts (schedule.hpp,
+// ones are shared out by KV tiles, and whoever comes last merges their splits (schedule.hpp,
 // work.cuh). Warpgroup 0 produces: one thread issues TMA for Q, K and V, three warps transpose V
 // into the layout of P V (producer.cuh). The others consume: each has 64 query rows, S, P and O in
 // registers, and online softmax (consumer.cuh, softmax.cuh); it writes its own rows (epilogue.cuh).
@@ -13,7 +13,7 @@
 //   barrier        | who, threads                     | when
 //   ---------------|----------------------------------|------------------------------------------
 //   0 (block)      | all, without kFindsFirst         | once: the mbarriers are initialised
-//   1 + row group  | the warpgroups that share rows   | kv_splits > 1: parts written, read
+//   1 + row group  | the warpgroups that share rows   | kv_splits > 1: splits written, read
 //   8              | the warps that transpose for all | kOnceByBlocks: a unit is known, transposed
 //   9, 10          | consumers, producers; who does   | once, with kFindsFirst: the mbarriers are
 //                  | not wait there arrives           | initialised

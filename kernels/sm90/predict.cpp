@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kLaunchUs = 3.2;
 constexpr double kMergeUs = 1.3;         // of warpgroups that share rows, once a work tile
-constexpr double kTailUs = 2.0;          // parts of a tail: written, counted, merged
+constexpr double kTailUs = 2.0;          // KV splits of a tail: written, counted, merged
 constexpr double kPreTransposeUs = 1.0;  // a kernel that transposes V, beside what it moves
 constexpr double kPreTransposeBytesPerUs = 2.3e6;
 // Until enough of V is transposed: under the causal mask the first work tiles are of all heads,

@@ -8,19 +8,17 @@
 namespace fp8_sdpa::reference {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// |got - want|; infinite where one is not finite and the other is not the same.
 double error_of(double got, double want) {
-  if (std::isnan(want)) return std::isnan(got) ? 0.0 : kInfinity;
-  if (std::isinf(want)) return got == want ? 0.0 : kInfinity;
-  return std::isfinite(got) ? std::fabs(got - want) : kInfinity;
+  if (std::isnan(want)) return std::isnan(got) ? 0.0 : HUGE_VAL;
+  if (std::isinf(want)) return got == want ? 0.0 : HUGE_VAL;
+  return std::isfinite(got) ? std::fabs(got - want) : HUGE_VAL;
 }
 
 /// a / b for errors and norms: 0 / 0 is no error, x / 0 an infinite one.
 double ratio(double a, double b) {
   if (a == 0.0) return 0.0;
-  return b > 0.0 ? a / b : kInfinity;
+  return b > 0.0 ? a / b : HUGE_VAL;
 }
 
 /// Sums over a range of elements. Elements that agree on being non-finite are left out.
@@ -54,8 +52,8 @@ struct Extent {
 
 Metrics worst_of_all() {
   Metrics metrics;
-  metrics.max_abs_err = metrics.mean_abs_err = metrics.max_rel_err = metrics.rel_l2 = kInfinity;
-  metrics.rmse = metrics.rel_rmse = metrics.rel_l1 = kInfinity;
+  metrics.max_abs_err = metrics.mean_abs_err = metrics.max_rel_err = metrics.rel_l2 = HUGE_VAL;
+  metrics.rmse = metrics.rel_rmse = metrics.rel_l1 = HUGE_VAL;
   metrics.pct_bad = 100.0;
   metrics.cosine = 0.0;
   return metrics;
@@ -142,7 +140,7 @@ Metrics compare(const std::vector<float>& got, const std::vector<float>& want, c
 
 Metrics compare_lse(const std::vector<float>& got, const std::vector<float>& want,
                     const Shape& shape) {
-  return compare_extent(got, want, {shape.batch, shape.heads_q, shape.seq_q, 1}, kInfinity);
+  return compare_extent(got, want, {shape.batch, shape.heads_q, shape.seq_q, 1}, HUGE_VAL);
 }
 
 }  // namespace fp8_sdpa::reference

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The sizes that keep this house readable: Markdown of at most 120 columns (but for tables, code and
+# The sizes that keep this repository readable: Markdown of at most 120 columns (but for tables, code and
 # links, and pages in results/ that tools make), a README of at most 120 lines, code files of at most
 # 400 lines, source folders of at most 25 files.
 #

@@ -4,7 +4,7 @@
 
 #include "tests/gpu_model/bulk_support.hpp"
 
-namespace gpu_model {
+namespace gpu_model::bulk_load {
 namespace {
 
 using fp8_sdpa::Asynchrony;
@@ -27,8 +27,6 @@ template <class Body>
 Run on_a_warp(Body body) {
   return on_a_warp_with<Source>(body);
 }
-
-std::string at_line(int line) { return "bulk_load_test.cpp:" + std::to_string(line); }
 
 /// Thread 0 loads the first kBytes, as if called where this is.
 GPU_FN void load(Source& source, Place& sm, int expected, gpu::Loc loc = GPU_LOC) {
@@ -173,4 +171,4 @@ TEST(BulkLoad, RefusesPlacesOutsideSharedMemory) {
 }
 
 }  // namespace
-}  // namespace gpu_model
+}  // namespace gpu_model::bulk_load

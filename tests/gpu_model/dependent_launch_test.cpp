@@ -6,7 +6,7 @@
 
 #include "tests/gpu_model/support.hpp"
 
-namespace gpu_model {
+namespace gpu_model::dependent_launch {
 namespace {
 
 using fp8_sdpa::ExecutorOptions;
@@ -30,7 +30,7 @@ struct Later {
     World* world;
   };
   using Shared = NoShared;
-  static constexpr int kThreads = gpu_model::kThreads;
+  static constexpr int kThreads = dependent_launch::kThreads;
   static constexpr int kMinBlocks = 1;
   static constexpr bool kUsesPdl = kEarly;
   GPU_FN static void run(const Params& p, Shared& /*unused*/) {
@@ -85,7 +85,7 @@ struct OneWarpWaits {
     World* world;
   };
   using Shared = NoShared;
-  static constexpr int kThreads = gpu_model::kThreads;
+  static constexpr int kThreads = dependent_launch::kThreads;
   static constexpr int kMinBlocks = 1;
   static constexpr bool kUsesPdl = true;
   GPU_FN static void run(const Params& p, Shared& /*unused*/) {
@@ -168,4 +168,4 @@ TEST(DependentLaunch, WhatEarlierWorkThrowsIsReported) {
 }
 
 }  // namespace
-}  // namespace gpu_model
+}  // namespace gpu_model::dependent_launch

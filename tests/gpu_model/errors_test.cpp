@@ -12,9 +12,6 @@ using fp8_sdpa::ExecutorOptions;
 
 constexpr int kWarp = gpu::kWarpSize;
 
-/// This file and the line that many lines above the call.
-std::string at_line(int line) { return std::string("errors_test.cpp:") + std::to_string(line); }
-
 /// One line, and on a device two instructions.
 template <bool kFirst>
 void meet() {

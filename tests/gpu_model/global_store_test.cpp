@@ -6,7 +6,7 @@
 
 #include "tests/gpu_model/bulk_support.hpp"
 
-namespace gpu_model {
+namespace gpu_model::global_store {
 namespace {
 
 using fp8_sdpa::ExecutorOptions;
@@ -42,8 +42,6 @@ template <class Body>
 Run on_a_warp(Body body) {
   return on_a_warp_with<World>(body);
 }
-
-std::string at_line(int line) { return "global_store_test.cpp:" + std::to_string(line); }
 
 constexpr auto kStoreWithoutFence = [](World& world, Place&) {
   gpu::store_global_16(&world.bytes[kChunk * gpu::lane_idx()], chunk_of(7));
@@ -274,4 +272,4 @@ TEST(GlobalStore, RefusesMisalignedPlaces) {
 }
 
 }  // namespace
-}  // namespace gpu_model
+}  // namespace gpu_model::global_store

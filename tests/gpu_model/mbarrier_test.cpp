@@ -21,8 +21,6 @@ Run on_two_warps(Body body) {
   };
 }
 
-std::string at_line(int line) { return "mbarrier_test.cpp:" + std::to_string(line); }
-
 GPU_FN void init(gpu::MBarrier& barrier, int count) {
   if (gpu::thread_idx() == 0) {
     gpu::mbarrier_init(barrier, count);

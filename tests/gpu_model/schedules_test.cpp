@@ -7,7 +7,7 @@
 
 #include "tests/gpu_model/support.hpp"
 
-namespace gpu_model {
+namespace gpu_model::schedules {
 namespace {
 
 using fp8_sdpa::ExecutorOptions;
@@ -191,4 +191,4 @@ TEST(Schedules, ResultsDoNotDependOnThem) {
 }
 
 }  // namespace
-}  // namespace gpu_model
+}  // namespace gpu_model::schedules

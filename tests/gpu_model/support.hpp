@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <source_location>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gpu/gpu.hpp"
@@ -71,6 +73,13 @@ fp8_sdpa::Status run_kernel(Body, void* data = nullptr,
                             const fp8_sdpa::ExecutorOptions& options = {.os_threads = 1},
                             dim3 grid = dim3(1)) {
   return gpu::launch<KernelOf<Body, kThreads, SharedMemory>>(grid, {data}, {.executor = &options});
+}
+
+/// A line of the file that calls, as reports name it.
+inline std::string at_line(int line,
+                           const std::source_location& here = std::source_location::current()) {
+  const std::string_view path = here.file_name();
+  return std::string(path.substr(path.rfind('/') + 1)) + ":" + std::to_string(line);
 }
 
 /// Expects an executor error whose message holds every part.

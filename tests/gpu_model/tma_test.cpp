@@ -4,7 +4,7 @@
 
 #include "tests/gpu_model/hopper_support.hpp"
 
-namespace gpu_model {
+namespace gpu_model::tma {
 namespace {
 
 using fp8_sdpa::Asynchrony;
@@ -31,8 +31,6 @@ struct Tensor {
     }
   }
 };
-
-std::string at_line(int line) { return "tma_test.cpp:" + std::to_string(line); }
 
 /// Runs a body on a warp, once the barrier counts one arrival.
 template <class Body>
@@ -216,4 +214,4 @@ TEST(TensorMaps, RefuseWhatTmaCannotServe) {
 }
 
 }  // namespace
-}  // namespace gpu_model
+}  // namespace gpu_model::tma

@@ -4,7 +4,7 @@
 
 #include "tests/gpu_model/hopper_support.hpp"
 
-namespace gpu_model {
+namespace gpu_model::wgmma {
 namespace {
 
 using fp8_sdpa::ExecutorOptions;
@@ -31,8 +31,6 @@ Run on_a_warpgroup(Body body) {
     return run_kernel<128, Tiles>(body, out, options);
   };
 }
-
-std::string at_line(int line) { return "wgmma_test.cpp:" + std::to_string(line); }
 
 GPU_FN std::uint64_t matrix_a(const Tiles& sm) {
   return gpu::matrix_descriptor(sm.a, 256, 0, Swizzle::k32B);
@@ -375,4 +373,4 @@ TEST(WgmmaSums, HopperDropsWhatLies13BitsBelowTheLargest) {
 }
 
 }  // namespace
-}  // namespace gpu_model
+}  // namespace gpu_model::wgmma

@@ -3,7 +3,7 @@
 
 #include "tests/gpu_model/support.hpp"
 
-namespace gpu_model {
+namespace gpu_model::words {
 namespace {
 
 using fp8_sdpa::ExecutorOptions;
@@ -101,4 +101,4 @@ TEST(Words, AWordThatNobodyWritesIsADeadlock) {
 }
 
 }  // namespace
-}  // namespace gpu_model
+}  // namespace gpu_model::words

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -19,13 +20,24 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
+/// The PTX that became an object, of one architecture: of sm_89 where it is one of them, which has
+/// all instructions of the ladder, else of the last.
+std::string ptx_of(const std::string& object) {
+  std::filesystem::path best;
+  for (const auto& file : std::filesystem::directory_iterator(object + ".ptx")) {
+    if (best.string().ends_with(".compute_89.ptx")) break;
+    if (file.path().string().ends_with(".compute_89.ptx") || file.path() > best) best = file.path();
+  }
+  return text_of(best);
+}
+
 /// The kernels of this build, by variant; a variant may have one per FP8 format.
 const std::multimap<std::string, KernelCode>& kernels() {
   static const auto kKernels = [] {
     std::multimap<std::string, KernelCode> all;
-    std::istringstream files(text_of(SDPA_KERNEL_PTX));
-    for (std::string file; std::getline(files, file);) {
-      for (KernelCode& kernel : parse_ptx(text_of(file))) all.emplace(kernel.variant, kernel);
+    std::istringstream objects(text_of(SDPA_KERNEL_OBJECTS));
+    for (std::string object; std::getline(objects, object);) {
+      for (KernelCode& kernel : parse_ptx(ptx_of(object))) all.emplace(kernel.variant, kernel);
     }
     return all;
   }();

@@ -1,5 +1,7 @@
 #include "tests/wrong/faults.hpp"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -28,7 +30,8 @@ void write_if_changed(const fs::path& path, const std::string& text) {
   std::ofstream(path) << text;
 }
 
-std::string replaced(const std::string& text, const Fault& fault) {
+/// Where a fault's text stands, alone.
+std::size_t place_of(const Fault& fault, const std::string& text) {
   const std::size_t at = text.find(fault.find);
   if (at == std::string::npos) {
     throw std::runtime_error(fault.name + ": '" + fault.find + "' is not in " +
@@ -38,8 +41,11 @@ std::string replaced(const std::string& text, const Fault& fault) {
     throw std::runtime_error(fault.name + ": '" + fault.find + "' stands in " +
                              fault.file.string() + " more than once");
   }
-  return std::string(text).replace(at, fault.find.size(), fault.replace);
+  return at;
 }
+
+/// Of its C++: each kernel that a fault is compiled as has its own.
+std::string scope_of(const Fault& fault) { return fault.name + "_" + fault.kernel; }
 
 void replace_all(std::string* text, const std::string& word, const std::string& by) {
   for (std::size_t at = 0; (at = text->find(word, at)) != std::string::npos; at += by.size()) {
@@ -56,7 +62,7 @@ class Flattener {
     if (!seen_.insert(file.string()).second) return;
     std::string text = read(kernels_ / file);
     if (file == fault_.file) {
-      text = replaced(text, fault_);
+      text.replace(fault_.at, fault_.find.size(), fault_.replace);
       edited_ = true;
     }
     std::istringstream lines(text);
@@ -70,13 +76,15 @@ class Flattener {
           is_ours(match[1].str())) {
         append(match[1].str());
       } else if (line.find("namespace") != std::string::npos) {
-        out_ += std::regex_replace(line, kNamespace, "namespace fp8_sdpa::" + fault_.name) + "\n";
+        out_ +=
+            std::regex_replace(line, kNamespace, "namespace fp8_sdpa::" + scope_of(fault_)) + "\n";
       } else {
         out_ += line + "\n";
       }
     }
   }
 
+  bool edited() const { return edited_; }
   std::string take() {
     if (!edited_) {
       throw std::runtime_error(fault_.name + ": " + fault_.file.string() +
@@ -101,6 +109,78 @@ class Flattener {
   bool edited_ = false;
 };
 
+// "_tile_ready" where "  // tile_ready ..." follows, else nothing.
+std::string comment_suffix(const std::string& text, std::size_t at) {
+  static const std::regex kComment("^ *// *([a-z][a-z0-9_]*)\\b");
+  const std::string rest = text.substr(at, text.find('\n', at) - at);
+  std::smatch match;
+  return std::regex_search(rest, match, kComment) ? "_" + match[1].str() : "";
+}
+
+// Whether the text at `at` follows a // on its line.
+bool in_comment(const std::string& text, std::size_t at) {
+  const std::size_t line = text.rfind('\n', at) + 1;
+  return text.substr(line, at - line).find("//") != std::string::npos;
+}
+
+// The files under `folder` that match a pattern, whose wildcards are in its last component.
+std::set<fs::path> expand(const fs::path& folder, const fs::path& pattern) {
+  std::set<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder / pattern.parent_path())) {
+    const fs::path name = entry.path().filename();
+    if (fnmatch(pattern.filename().c_str(), name.c_str(), 0) == 0) {
+      files.insert(pattern.parent_path() / name);
+    }
+  }
+  return files;
+}
+
+// As every kernel that might show it.
+void append_for_each_kernel(const Fault& erased, const fs::path& kernels, Catalogue* catalogue) {
+  bool any = false;
+  for (const auto& [name, family] : catalogue->families) {
+    Flattener flattener(erased, kernels);
+    for (const std::string& root : family.roots) flattener.append(root);
+    if (!flattener.edited()) continue;
+    for (const std::string& kernel : family.kernels) {
+      catalogue->faults.push_back(erased);
+      catalogue->faults.back().family = name;
+      catalogue->faults.back().kernel = kernel;
+      any = true;
+    }
+  }
+  if (!any) throw std::runtime_error(erased.name + ": no kernel has " + erased.file.string());
+}
+
+void erase_each(const nlohmann::json& rule, const fs::path& kernels, Catalogue* catalogue) {
+  // What a statement becomes: still a statement, so that `if (...) erased` parses.
+  constexpr char kNothing[] = "static_cast<void>(0);";
+  const std::string stem = rule.at("stem");
+  const std::regex pattern(rule.at("pattern").get<std::string>());
+  const auto except = rule.at("except").get<std::set<std::string>>();
+  int ordinal = 0;
+  for (const std::string glob : rule.at("files")) {
+    for (const fs::path& file : expand(kernels, glob)) {
+      if (except.contains(file.string())) continue;
+      const std::string text = read(kernels / file);
+      for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+        const auto at = static_cast<std::size_t>(it->position());
+        if (in_comment(text, at)) continue;
+        const std::string name =
+            stem + "_" + std::to_string(++ordinal) + comment_suffix(text, at + it->str().size());
+        Fault erased{
+            name,        "a barrier, wait or commit is missing", "", "", file, it->str(), kNothing,
+            Judge::kRace};
+        erased.at = at;
+        erased.line =
+            1 + static_cast<int>(std::count(text.begin(), text.begin() + it->position(), '\n'));
+        append_for_each_kernel(erased, kernels, catalogue);
+      }
+    }
+  }
+  if (ordinal == 0) throw std::runtime_error(stem + ": its pattern matches nothing");
+}
+
 Fault read_fault(const nlohmann::json& entry, const std::string& family) {
   return {entry.at("name"),
           entry.at("what"),
@@ -117,7 +197,8 @@ Fault read_fault(const nlohmann::json& entry, const std::string& family) {
 Judge judge_of(const std::string& name) {
   if (name == "gates") return Judge::kGates;
   if (name == "address") return Judge::kAddress;
-  throw std::runtime_error("judge is '" + name + "'; it is gates or address");
+  if (name == "race") return Judge::kRace;
+  throw std::runtime_error("judge is '" + name + "'; it is gates, address or race");
 }
 
 Catalogue read_catalogue(const fs::path& folder, const fs::path& kernels) {
@@ -125,7 +206,8 @@ Catalogue read_catalogue(const fs::path& folder, const fs::path& kernels) {
   Catalogue catalogue;
   const nlohmann::json root = nlohmann::json::parse(read(families));
   for (const auto& [name, entry] : root.at("families").items()) {
-    catalogue.families[name] = {entry.at("roots"), entry.at("defines"), entry.at("launch")};
+    catalogue.families[name] = {entry.at("roots"), entry.at("defines"), entry.at("launch"),
+                                entry.value("kernels", std::vector<std::string>())};
   }
   std::set<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -134,6 +216,9 @@ Catalogue read_catalogue(const fs::path& folder, const fs::path& kernels) {
   std::set<std::string> names;
   for (const fs::path& file : files) {
     const nlohmann::json of_family = nlohmann::json::parse(read(file));
+    for (const nlohmann::json& rule : of_family.value("erase", nlohmann::json::array())) {
+      erase_each(rule, kernels, &catalogue);
+    }
     for (const nlohmann::json& entry : of_family.at("faults")) {
       Fault fault = read_fault(entry, of_family.at("family"));
       if (!names.insert(fault.name).second) {
@@ -142,7 +227,7 @@ Catalogue read_catalogue(const fs::path& folder, const fs::path& kernels) {
       if (!catalogue.families.contains(fault.family)) {
         throw std::runtime_error(fault.name + ": no family '" + fault.family + "'");
       }
-      static_cast<void>(replaced(read(kernels / fault.file), fault));
+      fault.at = place_of(fault, read(kernels / fault.file));
       catalogue.faults.push_back(std::move(fault));
     }
   }
@@ -170,14 +255,15 @@ void write_translation_units(const Catalogue& catalogue, const fs::path& kernels
     if (!is_judged(fault)) continue;
     std::string launch = catalogue.families.at(fault.family).launch;
     replace_all(&launch, "@KERNEL@", fault.kernel);
-    const std::string signature = "fp8_sdpa::Status launch_" + fault.name +
+    const std::string scope = scope_of(fault);
+    const std::string signature = "fp8_sdpa::Status launch_" + scope +
                                   "(const fp8_sdpa::Problem& problem, const gpu::Queue& queue)";
     units[static_cast<std::size_t>(count++ * shards / total)] +=
         flatten(catalogue, fault, kernels) + signature +
-        " {\n  using namespace fp8_sdpa::" + fault.name + ";\n  return fp8_sdpa::" + fault.name +
+        " {\n  using namespace fp8_sdpa::" + scope + ";\n  return fp8_sdpa::" + scope +
         "::" + launch + "(problem, queue);\n}\n";
     declarations += signature + ";\n";
-    rows += "    {\"" + fault.name + "\", \"" + fault.kernel + "\", launch_" + fault.name + "},\n";
+    rows += "    {\"" + fault.name + "\", \"" + fault.kernel + "\", launch_" + scope + "},\n";
   }
   for (std::size_t i = 0; i < units.size(); ++i) {
     write_if_changed(folder / ("faults_" + std::to_string(i) + ".cpp"), units[i]);

@@ -1,8 +1,9 @@
-// The catalogue of wrong kernels that the numbers must show (faults/), and the C++ that each
-// becomes: one edit of one shipped file, in a namespace of its own, so that dozens of wrong kernels
-// compile as a few translation units beside the right ones.
+// The catalogue of wrong kernels (faults/), and the C++ that each becomes: one edit of one shipped
+// file, in a namespace of its own, so that dozens of wrong kernels compile as a few translation
+// units beside the right ones.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -14,21 +15,25 @@ namespace fp8_sdpa::wrong {
 enum class Judge {
   kGates,    ///< the gates, in every build
   kAddress,  ///< AddressSanitizer: what is read out of bounds is not used
+  kRace,     ///< the gates or ThreadSanitizer, in its build: a barrier, wait or commit is erased
 };
 
-/// "gates" or "address"; std::runtime_error otherwise.
+/// "gates", "address" or "race"; std::runtime_error otherwise.
 Judge judge_of(const std::string& name);
 
 /// One edit of a shipped kernel source.
 struct Fault {
-  std::string name;            ///< letters, digits, underscores
+  std::string name;            ///< letters, digits, underscores; an erased statement's comes with
+                               ///< each kernel that might show it
   std::string what;            ///< one line for people: the mistake
   std::string family;          ///< of kernels: a key of Catalogue::families
   std::string kernel;          ///< of that family that is built with it: its tag
   std::filesystem::path file;  ///< relative to kernels/
-  std::string find;            ///< stands there exactly once
+  std::string find;            ///< stands there exactly once, but for what is erased
   std::string replace;
   Judge judge = Judge::kGates;
+  std::size_t at = 0;  ///< of `find` in the file
+  int line = 0;        ///< the same, from 1: of what is erased
 };
 
 /// How a family's kernels are compiled from text.
@@ -36,6 +41,8 @@ struct FaultFamily {
   std::vector<std::string> roots;  ///< files, relative to kernels/, that hold its launch function
   std::string defines;             ///< lines before them
   std::string launch;              ///< the launch function; @KERNEL@ stands for the kernel's tag
+  std::vector<std::string>
+      kernels;  ///< that between them hold every line: what is erased is tried as
 };
 
 struct Catalogue {
@@ -43,13 +50,18 @@ struct Catalogue {
   std::vector<Fault> faults;
 };
 
-/// Reads a folder with families.json and, in the other JSON files, faults of one family each. Tries
-/// each edit against the sources under `kernels`: throws std::runtime_error, naming the fault,
-/// where a file is missing, or `find` does not stand in it exactly once, or a name comes twice.
+/// Reads a folder with families.json and, in the other JSON files, faults of one family each, or
+///   "erase": for each match of a regular expression in the files of a few globs, a fault without
+///            it for each kernel of each family that has the file, so that a barrier added to a
+///            kernel is covered by itself. Comments do not count. Named
+///            <stem>_<ordinal>[_<first word of the comment that follows>].
+/// Tries each edit against the sources under `kernels`: throws std::runtime_error, naming the
+/// fault, where a file is missing, or `find` does not stand in it exactly once, or a pattern
+/// matches nothing, or a name comes twice.
 Catalogue read_catalogue(const std::filesystem::path& folder, const std::filesystem::path& kernels);
 
 /// The text of a wrong kernel: its family's roots and all that they include from kernels/ but gpu/
-/// and fp8_sdpa/, each file once, edited, in namespace fp8_sdpa::<fault's name>.
+/// and fp8_sdpa/, each file once, edited, in namespace fp8_sdpa::<fault's name>_<kernel>.
 std::string flatten(const Catalogue& catalogue, const Fault& fault,
                     const std::filesystem::path& kernels);
 

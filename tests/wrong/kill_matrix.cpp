@@ -91,7 +91,8 @@ std::string summary(const std::vector<Row>& rows) {
   std::string text = "**" + std::to_string(killed) + " of " + std::to_string(rows.size()) +
                      " wrong kernels killed**; " + std::to_string(edits) +
                      " are edits of shipped kernel sources, " +
-                     std::to_string(rows.size() - edits) + " are faults of the model.\n\n" +
+                     std::to_string(rows.size() - edits) +
+                     " are faults of the rounding model.\n\n" +
                      "On unit-normal inputs, as the peers' own tests draw them, published gates "
                      "would have let " +
                      std::to_string(through_one) + " of " + std::to_string(judged) +
@@ -177,7 +178,7 @@ bool write_matrix(const std::vector<Row>& rows, const std::filesystem::path& fol
       << "# Kill matrix\n\nEvery wrong kernel of `tests/wrong`, put through the gates on the host "
          "executor, without a GPU. `./sdpa test`\nruns it; "
          "`build/release/tests/wrong/wrong_kernels --out results --races "
-         "build/tsan/tests/wrong/work` writes this file and\n`kill_matrix.json`, which has the "
+         "build/tsan/tests/wrong/faults` writes this file and\n`kill_matrix.json`, which has the "
          "margin of every "
          "gate "
          "that failed in every trial: its value over its threshold, null\nwhere there is no number "

@@ -195,6 +195,31 @@ std::vector<Trial> make_kernel_trials() {
   return trials;
 }
 
+std::vector<Trial> make_race_trials() {
+  std::vector<Trial> trials;
+  trials.push_back(trial_of("uniform_32x32", shape_of("uniform", {1, 1, 1, 32, 32})));
+  trials.push_back(trial_of("uniform_96x96", shape_of("uniform", {1, 2, 2, 96, 96})));
+  // Three KV tiles of the ladder, the last one partial; two query tiles, the last one partial.
+  const Trial partial = trial_of("", shape_of("uniform", {1, 1, 1, 45, 77}));
+  for (const Schedule schedule : {Schedule::kFifo, Schedule::kLifo, Schedule::kRandom,
+                                  Schedule::kThreadPriority, Schedule::kWarpPriority}) {
+    for (const Asynchrony asynchrony : {Asynchrony::kLate, Asynchrony::kEager}) {
+      for (const std::uint64_t seed : {1, 2}) {
+        trials.push_back(partial);
+        trials.back().name = "schedule_" + std::to_string(static_cast<int>(schedule)) +
+                             (asynchrony == Asynchrony::kLate ? "_late_" : "_eager_") +
+                             std::to_string(seed);
+        trials.back().schedule = schedule;
+        trials.back().asynchrony = asynchrony;
+        trials.back().seed = seed;
+      }
+    }
+  }
+  // ThreadSanitizer is to see blocks side by side.
+  for (Trial& trial : trials) trial.os_threads = 2;
+  return trials;
+}
+
 std::vector<Trial> make_model_trials() {
   std::vector<Trial> trials;
   const Sizes grouped{1, 4, 2, 34, 130};
@@ -232,6 +257,11 @@ void add(Outcome& outcome, const Trial& trial, const std::vector<GateResult>& ga
 
 const std::vector<Trial>& kernel_trials() {
   static const std::vector<Trial> trials = make_kernel_trials();
+  return trials;
+}
+
+const std::vector<Trial>& race_trials() {
+  static const std::vector<Trial> trials = make_race_trials();
   return trials;
 }
 
@@ -273,28 +303,42 @@ const Finding* Outcome::strongest() const {
   return best;
 }
 
-Outcome try_variant(const Variant& variant, const std::vector<Trial>& trials, Extent extent) {
+namespace {
+
+void try_variant(const Variant& variant, const Trial& trial, Outcome& outcome) {
   Device device = host_executor();
+  const CaseData& data = *trial.data;
+  device.executor =
+      std::make_shared<const ExecutorOptions>(ExecutorOptions{.schedule = trial.schedule,
+                                                              .seed = trial.seed,
+                                                              .asynchrony = trial.asynchrony,
+                                                              .os_threads = trial.os_threads});
+  if (!reference::serves(variant, data.shape, data.dtype, device, trial.options).ok()) return;
+  const auto result = reference::check(variant, data, device, kTolerances, trial.options);
+  if (!result.ok()) {
+    outcome.findings.push_back(
+        {trial.name, "executor", 1.0, 0.0, false, result.status().message()});
+    return;
+  }
+  add(outcome, trial, result->gates);
+  if (!trial.for_peers) return;
+  std::vector<float> o;
+  for (const std::uint16_t bits : result->output) {
+    o.push_back(reference::decode_16(bits, trial.options.output));
+  }
+  outcome.ask(o, data);
+}
+
+}  // namespace
+
+Outcome try_variants(const std::vector<Variant>& variants, const std::vector<Trial>& trials,
+                     Extent extent) {
   Outcome outcome;
   for (const Trial& trial : trials) {
-    if (extent == Extent::kFirstFailure && outcome.killed()) break;
-    const CaseData& data = *trial.data;
-    device.executor = std::make_shared<const ExecutorOptions>(ExecutorOptions{
-        .schedule = trial.schedule, .asynchrony = trial.asynchrony, .os_threads = 1});
-    if (!reference::serves(variant, data.shape, data.dtype, device, trial.options).ok()) continue;
-    const auto result = reference::check(variant, *trial.data, device, kTolerances, trial.options);
-    if (!result.ok()) {
-      outcome.findings.push_back(
-          {trial.name, "executor", 1.0, 0.0, false, result.status().message()});
-      continue;
+    for (const Variant& variant : variants) {
+      if (extent == Extent::kFirstFailure && outcome.killed()) return outcome;
+      try_variant(variant, trial, outcome);
     }
-    add(outcome, trial, result->gates);
-    if (!trial.for_peers) continue;
-    std::vector<float> o;
-    for (const std::uint16_t bits : result->output) {
-      o.push_back(reference::decode_16(bits, trial.options.output));
-    }
-    outcome.ask(o, *trial.data);
   }
   return outcome;
 }

@@ -2,6 +2,7 @@
 // small enough that a hundred kernels take a minute.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,10 +23,14 @@ struct Trial {
   Schedule schedule = Schedule::kFifo;  ///< of the executor: also which block begins first
   Asynchrony asynchrony = Asynchrony::kLate;
   bool for_peers = false;  ///< unit-normal inputs, as the peers' tests draw them
+  std::uint64_t seed = 1;  ///< of the schedule
+  int os_threads = 1;
 };
 
 /// Trials of what kernels serve, each of what some do; made once per process.
 const std::vector<Trial>& kernel_trials();
+/// Small trials under every schedule, for barriers, waits and commits taken out.
+const std::vector<Trial>& race_trials();
 /// Trials with masks, shared KV heads and long sequences, for faults of the rounding model.
 const std::vector<Trial>& model_trials();
 
@@ -60,8 +65,9 @@ enum class Extent : bool {
   kAllTrials,     ///< every gate's verdict is wanted
 };
 
-/// Runs the trials on a variant of the host executor: those that it serves.
-Outcome try_variant(const Variant& variant, const std::vector<Trial>& trials, Extent extent);
+/// Runs the trials on variants of the host executor: those that each serves.
+Outcome try_variants(const std::vector<Variant>& variants, const std::vector<Trial>& trials,
+                     Extent extent);
 
 /// An output, and the rounding model's error that it is judged by, without a device.
 struct Attended {

@@ -38,7 +38,7 @@ struct Rings {
     tile -= T::kKvSplits;
   }
 
-  /// Ping-pong: the turn goes round the warps that share a scheduler, one each a tile.
+  /// Ping-pong: the exponential unit goes round the warps that share a scheduler, one each a tile.
   GPU_FN void wait_ping_pong() {
     const int parity = full_parity<1>(position);
     gpu::mbarrier_wait(sm.ping_pong[row_group][warp], row_group == 0 ? parity ^ 1 : parity);

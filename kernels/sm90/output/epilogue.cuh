@@ -26,7 +26,7 @@ GPU_FN void finish_rows(const Rows& rows, float v_descale, RowResults& results) 
   }
 }
 
-/// Counts an arrival of `parts`, the warp's, and returns how many there have been. The last one
+/// Counts an arrival of this warp at a work tile and returns how many there have been. The last one
 /// resets the counter, so that the next launch finds it as this one did. What a plan counts is
 /// tagged: anything else that the workspace may have held, counts of other plans included, is no
 /// count at all. Lane 0 counts for all, in a loop that none leaves before the others: the compiler
@@ -54,7 +54,7 @@ struct Epilogue {
   /// Accumulators that a warpgroup writes: those of some columns where several share its rows.
   static constexpr int kShare = T::kOutputRegisters / T::kKvSplits;
   static_assert(kShare % 8 == 0);
-  /// What a warp leaves of a part: its accumulators, and of two rows a lane m and l.
+  /// What a warp leaves of a KV split: its accumulators, and of two rows a lane m and l.
   static constexpr int kSplitFloats = (kShare + 4) * gpu::kWarpSize;
 
   /// Accumulators that a lane leaves, and finds, at once: 16 bytes where there are many. At
@@ -163,7 +163,7 @@ struct Epilogue {
   }
 
   /// Of a work tile that several blocks share: a warp leaves its sums in global memory, and the one
-  /// that comes last adds up all parts, in the order of their keys, so that it does not matter
+  /// that comes last adds up all KV splits, in the order of their keys, so that it does not matter
   /// which one that is. False: it was another, and there is nothing to write.
   GPU_FN bool merge_splits(const TileRange& range, Rows& rows, float (&share)[kShare]) const {
     if (range.tail_work_tile == TileRange::kNone) return true;

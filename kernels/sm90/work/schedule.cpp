@@ -31,8 +31,8 @@ class Dealer {
   Dealer(const std::vector<int>& tail, const std::vector<double>& loads, const RangeCosts& costs)
       : tail_(tail), loads_(loads), costs_(costs) {}
 
-  /// Whether all of the tail fits if no block takes longer than `limit` and no part has fewer than
-  /// `least` tiles.
+  /// Whether all of the tail fits if no block takes longer than `limit` and no KV split has fewer
+  /// than `least` tiles.
   bool deal(double limit, int least, Schedule& schedule) {
     place_ = {0, 0, 0};
     const int blocks = static_cast<int>(loads_.size());
@@ -113,7 +113,7 @@ Makespan make_schedule(int work_tiles, int blocks, const std::function<int(int)>
   const std::vector<double> loads = loads_of_rounds(rounds, work_tiles, blocks, tiles, costs);
   Dealer dealer(tail, loads, costs);
   double to_beat = whole * kWorthwhile;
-  // Short parts even out better; each costs.
+  // Short KV splits even out better; each costs.
   for (int least = 1; least <= tail.front(); least *= 2) {
     Schedule schedule;
     schedule.rounds = rounds;

@@ -3,8 +3,8 @@
 // A work tile is a tile of query rows of one (batch, head). Every block takes `rounds` whole work
 // tiles; the rest, the tail, is shared out by KV tiles, so that all blocks end at about the same
 // time (Stream-K, for matrix products: Osama et al., arXiv 2301.03598). A block's share of the tail
-// may begin and end inside a work tile; the parts of such a work tile are merged by the block that
-// comes last.
+// may begin and end inside a work tile; the KV splits of such a work tile are merged by the block
+// that comes last.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ namespace fp8_sdpa::sm90 {
 /// Multiprocessors, and so blocks, that a tail can be shared out to.
 inline constexpr int kMaxTailBlocks = 144;
 
-/// An arrival counter's bits below its plan's tag: enough for the parts of a work tile.
+/// An arrival counter's bits below its plan's tag: enough for the KV splits of a work tile.
 inline constexpr int kCountBits = 16;
 static_assert(kMaxTailBlocks < 1 << kCountBits);
 
 /// Where a block's share of the tail begins; it ends where the next block's begins.
 struct TailPlace {
   std::int16_t work_tile;  ///< of the tail
-  std::int16_t split;      ///< of that work tile: parts before this one
+  std::int16_t split;      ///< of that work tile: KV splits before this one
   int tile;                ///< the first KV tile of the work tile that is this block's
 };
 
@@ -33,7 +33,7 @@ struct Schedule {
   int rounds = 0;  ///< whole work tiles of each block; the last round may have fewer if no tail is
   int tail_work_tiles = 0;  ///< after the rounds
   TailPlace tail[kMaxTailBlocks + 1] = {};
-  /// Parts of the tail's work tiles before this one. A work tile that is not cut has none.
+  /// KV splits of the tail's work tiles before this one. A work tile that is not cut has none.
   std::int16_t first_split[kMaxTailBlocks + 1] = {};
 
   int splits() const { return first_split[tail_work_tiles]; }
@@ -41,8 +41,8 @@ struct Schedule {
 
 /// What work costs beside its KV tiles, in KV tiles.
 struct RangeCosts {
-  double range;  ///< of a work tile, or a part of one: loading Q, the first scores, writing O
-  double split;  ///< of a part: being written to global memory; as much again to be read
+  double range;  ///< of a tile range: loading Q, the first scores, writing O
+  double split;  ///< of a KV split: being written to global memory; as much again to be read
 };
 
 /// A schedule and how long, in KV tiles, the block takes that ends last.

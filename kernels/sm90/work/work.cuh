@@ -1,9 +1,9 @@
 // The kernel's arguments, and how its persistent blocks share the work.
 //
 // A work tile is a tile of query rows of one (batch, head); schedule.hpp says which block takes
-// which, or which part of one. Items come in passes of as many heads as the L2 cache holds. Under
-// the causal mask their lengths fall in the last pass, rise in the one before it, and so on: no
-// jump between passes would even out, and what is dealt last is short.
+// which, or which tile range of one. Work tiles come in passes of as many heads as the L2 cache
+// holds. Under the causal mask their lengths fall in the last pass, rise in the one before it, and
+// so on: no jump between passes would even out, and what is dealt last is short.
 #pragma once
 
 #include <cstdint>
@@ -75,7 +75,7 @@ struct TileRange {
   int first_tile;
   int end_tile;        ///< kWhole: the work tile's end
   int tail_work_tile;  ///< its place in the tail; kNone: in a round
-  int split;           ///< parts of the work tile before this one
+  int split;           ///< KV splits of the work tile before this one
 };
 
 /// One work tile, as this block sees it.

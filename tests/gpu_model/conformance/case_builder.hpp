@@ -69,6 +69,9 @@ struct Within {
   }
 };
 
+/// Of primitives that read nothing.
+inline const std::vector<std::byte> kNoInput(1);
+
 /// A case whose outputs are `expected`, up to `check`; host and device agree up to `compare`.
 template <class In, class Out, class Check = Identical, class Compare = Identical>
 Case make_case(const char* name, Primitive primitive, const std::vector<In>& in,

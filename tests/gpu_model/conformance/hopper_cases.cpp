@@ -10,8 +10,6 @@
 namespace conformance {
 namespace {
 
-const std::vector<std::byte> kNoInput(1);
-
 Case hopper_only(Case c, bool only_sm_90a) {
   c.min_sm_version = 90;
   c.only_sm_90a = only_sm_90a;

@@ -7,8 +7,6 @@
 namespace conformance {
 namespace {
 
-const std::vector<std::byte> kNoInput(1);
-
 std::vector<int> numbers(int count, int step) {
   std::vector<int> values(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) values[i] = (i + 1) * step % 10007;

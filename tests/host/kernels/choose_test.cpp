@@ -15,7 +15,7 @@
 namespace fp8_sdpa::detail {
 namespace {
 
-const float g_scales[1] = {1.0F};
+const float g_descales[1] = {1.0F};
 
 struct Sizes {
   int batch, heads;
@@ -40,7 +40,7 @@ Problem problem_of(const Sizes& sizes, Mask mask = Mask::kNone, Dtype dtype = Dt
   p.k = tensor(reinterpret_cast<void*>(2 * kApart), dtype);
   p.v = tensor(reinterpret_cast<void*>(3 * kApart), dtype);
   p.o = tensor(reinterpret_cast<void*>(4 * kApart), Dtype::kHalf);
-  p.descales = {g_scales, g_scales, g_scales};
+  p.descales = {g_descales, g_descales, g_descales};
   p.softmax_scale = 0.125F;
   p.mask = mask;
   return p;

@@ -50,7 +50,7 @@ std::string failures(const std::vector<GateResult>& gates) {
   return names;
 }
 
-std::vector<float> rounded(std::vector<float> o, Dtype dtype) {
+std::vector<float> stored_as(std::vector<float> o, Dtype dtype) {
   for (float& value : o) value = decode_16(encode_16(value, dtype), dtype);
   return o;
 }
@@ -63,7 +63,7 @@ TEST(Gates, AnExactKernelPasses) {
         for (const std::int64_t seq : {1, 7, 31, 32, 100, 512}) {
           const auto data = make_case(make_shape(seq, mask, family), 1, dtype);
           for (const Dtype output : {Dtype::kHalf, Dtype::kBFloat16}) {
-            const auto gates = judge_output(*data, rounded(data->reference_kernel.o, output));
+            const auto gates = judge_output(*data, stored_as(data->reference_kernel.o, output));
             std::string details;
             for (const GateResult& gate : gates) details += gate.name + " " + gate.detail + "\n";
             EXPECT_EQ(failures(gates), "")

@@ -9,7 +9,6 @@
 namespace fp8_sdpa::reference {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr double kBad = 0.06;
 
 /// 1 batch, 2 heads, 2 rows, 2 dims.
@@ -69,14 +68,14 @@ TEST(Metrics, WorstHeadIsByRelativeError) {
 }
 
 TEST(Metrics, NothingNonFinitePasses) {
-  for (const float poison : {std::nanf(""), kInfinity, -kInfinity}) {
+  for (const float poison : {std::nanf(""), INFINITY, -INFINITY}) {
     for (std::size_t place = 0; place < kWant.size(); ++place) {
       std::vector<float> got = kWant;
       got[place] = poison;
       const Metrics metrics = compare(got, kWant, tiny(), kBad);
-      EXPECT_EQ(metrics.max_abs_err, kInfinity);
-      EXPECT_EQ(metrics.mean_abs_err, kInfinity);
-      EXPECT_EQ(metrics.rel_l2, kInfinity);
+      EXPECT_EQ(metrics.max_abs_err, INFINITY);
+      EXPECT_EQ(metrics.mean_abs_err, INFINITY);
+      EXPECT_EQ(metrics.rel_l2, INFINITY);
       EXPECT_EQ(metrics.pct_bad, 100.0);
       EXPECT_EQ(metrics.non_finite, 1);
       EXPECT_EQ(metrics.worst.head * 4 + metrics.worst.row * 2 + metrics.worst.dim,
@@ -90,7 +89,7 @@ TEST(Metrics, NanMustNotBeLaundered) {
   want[3] = std::nanf("");
   EXPECT_EQ(compare(want, want, tiny(), kBad).max_abs_err, 0.0) << "both NaN: right";
   EXPECT_EQ(compare(want, want, tiny(), kBad).non_finite, 0);
-  EXPECT_EQ(compare(kWant, want, tiny(), kBad).max_abs_err, kInfinity) << "the NaN was lost";
+  EXPECT_EQ(compare(kWant, want, tiny(), kBad).max_abs_err, INFINITY) << "the NaN was lost";
 }
 
 TEST(Metrics, AnEmptyHeadMustBeZero) {
@@ -98,24 +97,24 @@ TEST(Metrics, AnEmptyHeadMustBeZero) {
   EXPECT_EQ(compare(zeros, zeros, tiny(), kBad).rel_l2, 0.0);
   std::vector<float> got = zeros;
   got[0] = 1e-6F;
-  EXPECT_EQ(compare(got, zeros, tiny(), kBad).rel_l2, kInfinity);
+  EXPECT_EQ(compare(got, zeros, tiny(), kBad).rel_l2, INFINITY);
 }
 
 TEST(Metrics, AWrongNumberOfElementsIsInfinitelyWrong) {
-  EXPECT_EQ(compare({}, {}, tiny(), kBad).max_abs_err, kInfinity);
-  EXPECT_EQ(compare(std::vector<float>(7), kWant, tiny(), kBad).rel_l2, kInfinity);
+  EXPECT_EQ(compare({}, {}, tiny(), kBad).max_abs_err, INFINITY);
+  EXPECT_EQ(compare(std::vector<float>(7), kWant, tiny(), kBad).rel_l2, INFINITY);
   EXPECT_EQ(compare(kWant, std::vector<float>(9), tiny(), kBad).pct_bad, 100.0);
 }
 
 TEST(Metrics, LseAgreesOnRowsWithoutKeys) {
-  const std::vector<float> want = {-kInfinity, 1.0F, 2.0F, 3.0F};
+  const std::vector<float> want = {-INFINITY, 1.0F, 2.0F, 3.0F};
   EXPECT_EQ(compare_lse(want, want, tiny()).max_abs_err, 0.0);
   std::vector<float> got = want;
   got[0] = -1e30F;
-  EXPECT_EQ(compare_lse(got, want, tiny()).max_abs_err, kInfinity) << "finite on an empty row";
+  EXPECT_EQ(compare_lse(got, want, tiny()).max_abs_err, INFINITY) << "finite on an empty row";
   got = want;
-  got[1] = -kInfinity;
-  EXPECT_EQ(compare_lse(got, want, tiny()).max_abs_err, kInfinity);
+  got[1] = -INFINITY;
+  EXPECT_EQ(compare_lse(got, want, tiny()).max_abs_err, INFINITY);
   got = want;
   got[2] = 2.25F;
   const Metrics metrics = compare_lse(got, want, tiny());

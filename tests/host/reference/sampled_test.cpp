@@ -145,11 +145,11 @@ Status oracle_but_for_a_row(const Problem& p, const gpu::Queue&) {
   return {};
 }
 
-Status serves_all(const Problem&, const Device&) { return {}; }
+Status takes_all(const Problem&, const Device&) { return {}; }
 
 template <int kRow, std::uint16_t kBits = 0>
 Result<CaseResult> checked() {
-  const detail::VariantImpl impl{serves_all, {}, {oracle_but_for_a_row<kRow, kBits>}};
+  const detail::VariantImpl impl{takes_all, {}, {oracle_but_for_a_row<kRow, kBits>}};
   Variant variant{};
   variant.name = "made_up";
   variant.impl = &impl;

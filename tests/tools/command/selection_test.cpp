@@ -14,7 +14,7 @@ namespace fp8_sdpa::bench {
 namespace {
 
 /// A table of names; nothing of it is launched.
-std::vector<Variant> table() {
+std::vector<Variant> small_table() {
   std::vector<Variant> variants;
   for (const auto& [name, toggles] :
        {std::pair{"stage_c", Toggles{}}, std::pair{"stage_c_lut", Toggles{.kv_lut = true}},
@@ -38,7 +38,7 @@ TEST(Selection, SplitsLists) {
 }
 
 TEST(Selection, PicksVariantsInTheTablesOrder) {
-  const std::vector<Variant> variants = table();
+  const std::vector<Variant> variants = small_table();
   EXPECT_EQ(names_of(select_variants({"stage_c"}, variants)), "stage_c ");
   EXPECT_EQ(names_of(select_variants({"stage_c_cp_async", "stage_c"}, variants)),
             "stage_c stage_c_cp_async ");
@@ -48,7 +48,7 @@ TEST(Selection, PicksVariantsInTheTablesOrder) {
 }
 
 TEST(Selection, RefusesAPatternThatPicksNothing) {
-  const std::vector<Variant> variants = table();
+  const std::vector<Variant> variants = small_table();
   const std::string there = "expected stage_c, stage_c_lut, stage_c_cp_async, a glob or all";
   EXPECT_EQ(names_of(select_variants({"stage_c", "stage_d"}, variants)),
             "unknown variant \"stage_d\": " + there);
@@ -93,7 +93,7 @@ TEST(Selection, DeclinesIllegalCombinationsWithTheReason) {
 }
 
 TEST(Selection, FindsTheVariantOfToggles) {
-  const std::vector<Variant> variants = table();
+  const std::vector<Variant> variants = small_table();
   const auto found = variant_of({.kv_lut = true}, variants);
   ASSERT_TRUE(found.ok());
   EXPECT_EQ((*found)->name, "stage_c_lut");

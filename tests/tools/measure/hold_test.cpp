@@ -14,7 +14,7 @@ namespace fp8_sdpa::bench {
 namespace {
 
 /// A clock that goes on by `step` each time that it is read, from just before it wraps around.
-struct Clock {
+struct DeviceClock {
   std::uint64_t step;
   std::uint64_t now = ~std::uint64_t{0} - 25;
   int reads = 0;
@@ -25,7 +25,7 @@ struct Clock {
 };
 
 TEST(WaitReleased, EndsWithTheReleaseOrTheLimit) {
-  Clock clock{10};
+  DeviceClock clock{10};
   const auto now = [&] { return clock(); };
   int looks = 0;
   EXPECT_TRUE(wait_released([&] { return ++looks == 5; }, now, 1000));

@@ -12,7 +12,7 @@
 namespace fp8_sdpa::bench {
 namespace {
 
-reference::Shape shape_of(std::int64_t seq_q, std::int64_t seq_kv, int head_dim, Mask mask) {
+reference::Shape rectangle(std::int64_t seq_q, std::int64_t seq_kv, int head_dim, Mask mask) {
   reference::Shape shape;
   shape.name = "shape";
   shape.batch = 2;
@@ -31,8 +31,8 @@ TEST(Roofline, CountsPairsAsTheMaskLeavesThem) {
     for (int i = 0; i < rows; ++i) {
       for (int j = 0; j < keys; ++j) pairs += j <= i + keys - rows;
     }
-    EXPECT_EQ(attended_pairs(shape_of(rows, keys, 64, Mask::kCausal)), 16.0 * pairs);
-    EXPECT_EQ(attended_pairs(shape_of(rows, keys, 64, Mask::kNone)), 16.0 * rows * keys);
+    EXPECT_EQ(attended_pairs(rectangle(rows, keys, 64, Mask::kCausal)), 16.0 * pairs);
+    EXPECT_EQ(attended_pairs(rectangle(rows, keys, 64, Mask::kNone)), 16.0 * rows * keys);
   }
 }
 
@@ -50,7 +50,7 @@ TEST(Roofline, KnowsItsDevicesByWholeWords) {
 
 TEST(Roofline, IsThePublishedPeakAtTheBoostClock) {
   // 1978.9 TFLOPS on an H100 SXM5 at 1830 MHz; 242.5 on an L4 at 2040 MHz.
-  const reference::Shape shape = shape_of(4096, 4096, 128, Mask::kNone);
+  const reference::Shape shape = rectangle(4096, 4096, 128, Mask::kNone);
   const double flop = 4.0 * 16 * 4096 * 4096 * 128;
   const Roofline hopper =
       roofline(*find_limits("NVIDIA H100 80GB HBM3"), 132, shape, Method::kEventsWarm, 1830.0);
@@ -66,20 +66,20 @@ TEST(Roofline, IsThePublishedPeakAtTheBoostClock) {
 
 TEST(Roofline, CountsBytesThatMustComeFromDram) {
   const DeviceLimits& limits = *find_limits("NVIDIA H200");
-  const reference::Shape small = shape_of(512, 512, 64, Mask::kNone);
+  const reference::Shape small = rectangle(512, 512, 64, Mask::kNone);
   EXPECT_EQ(roofline(limits, 132, small, Method::kEventsWarm, {}).bytes_us, 0) << "all in L2";
   // Q of 2 * 8 heads, K and V of 2 * 4: 16 + 8 + 8 times 512 * 64 bytes.
   EXPECT_NEAR(roofline(limits, 132, small, Method::kEventsCold, {}).bytes_us,
               32 * 512 * 64 / 4.8e12 * 1e6, 1e-9);
   EXPECT_NEAR(roofline(limits, 132, small, Method::kQueuedRotating, {}).bytes_us,
               32 * 512 * 64 / 4.8e12 * 1e6 / 2, 1e-9);
-  const reference::Shape large = shape_of(65536, 65536, 64, Mask::kNone);
+  const reference::Shape large = rectangle(65536, 65536, 64, Mask::kNone);
   EXPECT_NEAR(roofline(limits, 132, large, Method::kEventsWarm, {}).bytes_us,
               (32.0 * 65536 * 64 - 50.0 * 1024 * 1024) / 4.8e12 * 1e6, 1e-9);
 }
 
 PerfRecord timed(const std::string& variant, double us, Method method = Method::kEventsWarm) {
-  PerfRecord record{shape_of(4096, 4096, 128, Mask::kNone),
+  PerfRecord record{rectangle(4096, 4096, 128, Mask::kNone),
                     0,
                     variant,
                     method,

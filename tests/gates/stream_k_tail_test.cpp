@@ -1,5 +1,5 @@
-// Tiles of query rows that several blocks share (sm90/work/schedule.hpp): their parts are written
-// to the workspace and merged by the block that comes last.
+// Tiles of query rows that several blocks share (sm90/work/schedule.hpp): their KV splits are
+// written to the workspace and merged by the block that comes last.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace fp8_sdpa::tests {
 namespace {
 
-class SharedItems : public VariantTest {
+class StreamKTail : public VariantTest {
  protected:
   /// Blocks share the rows of a work tile by its keys; few keys are one tile.
   bool shares() const { return variant().name != "sm90_short"; }
@@ -56,7 +56,7 @@ std::vector<const Variant*> sm90_variants() {
 }
 
 // One tile of rows and many keys: every block has a part of it.
-TEST_P(SharedItems, OneTileOfRowsForAllBlocks) {
+TEST_P(StreamKTail, OneTileOfRowsForAllBlocks) {
   if (!ready_) return;
   for (const int head_dim : {64, 128, 256}) {
     SCOPED_TRACE(testing::Message() << "head_dim " << head_dim);
@@ -65,7 +65,7 @@ TEST_P(SharedItems, OneTileOfRowsForAllBlocks) {
 }
 
 // Whole tiles first, parts of the rest after them; blocks that end inside a tile and begin another.
-TEST_P(SharedItems, TheTailOfSeveralRounds) {
+TEST_P(StreamKTail, TheTailOfSeveralRounds) {
   if (!ready_) return;
   for (const int head_dim : {64, 128, 256}) {
     for (const auto& [heads, seq] : {std::pair{1, 700}, {3, 300}, {5, 200}}) {
@@ -78,7 +78,7 @@ TEST_P(SharedItems, TheTailOfSeveralRounds) {
 
 // Under the causal mask tiles of rows see different numbers of keys, and some none: whoever has
 // such a tile writes its zeros.
-TEST_P(SharedItems, CausalTilesOfDifferentLengths) {
+TEST_P(StreamKTail, CausalTilesOfDifferentLengths) {
   if (!ready_) return;
   for (const int head_dim : {64, 128, 256}) {
     for (const auto& [heads, seq_q, seq_kv] :
@@ -94,7 +94,7 @@ TEST_P(SharedItems, CausalTilesOfDifferentLengths) {
 }
 
 // Else the tests above would test nothing.
-TEST_P(SharedItems, ThePlanSaysWhatWorkspaceItNeeds) {
+TEST_P(StreamKTail, ThePlanSaysWhatWorkspaceItNeeds) {
   if (!ready_) return;
   const reference::Shape shape = few_rows();
   EXPECT_EQ(workspace_bytes(shape, {}) > 0, shares() || prepares());
@@ -104,7 +104,7 @@ TEST_P(SharedItems, ThePlanSaysWhatWorkspaceItNeeds) {
   }
 }
 
-TEST_P(SharedItems, AVariantThatNeedsAWorkspaceSaysSo) {
+TEST_P(StreamKTail, AVariantThatNeedsAWorkspaceSaysSo) {
   if (!ready_ || !prepares()) return;
   const reference::Shape shape = few_rows();
   const Result<Plan> planned = plan_of(shape, {.no_workspace = true});
@@ -114,7 +114,7 @@ TEST_P(SharedItems, AVariantThatNeedsAWorkspaceSaysSo) {
                 " needs a workspace, which PlanOptions::no_workspace rules out");
 }
 
-TEST_P(SharedItems, AMissingOrMisalignedWorkspaceIsAnError) {
+TEST_P(StreamKTail, AMissingOrMisalignedWorkspaceIsAnError) {
   if (!ready_ || !shares()) return;
   const reference::Shape shape = few_rows();
   const Result<Plan> planned = plan_of(shape, {});
@@ -133,7 +133,7 @@ TEST_P(SharedItems, AMissingOrMisalignedWorkspaceIsAnError) {
   EXPECT_EQ(status.message(), "workspace is not aligned to 16 bytes");
 }
 
-INSTANTIATE_TEST_SUITE_P(Gates, SharedItems,
+INSTANTIATE_TEST_SUITE_P(Gates, StreamKTail,
                          testing::Combine(testing::ValuesIn(kBackends),
                                           testing::ValuesIn(sm90_variants())),
                          name_of_parameter);

@@ -21,9 +21,9 @@ double weight(float x, float other = 0.0F) {
   return half_to_double(linear_exp2_half2(x, other, fixed_point(1.0F, 0.0F)) & 0xFFFF);
 }
 
-/// Two chords are within -1.0 % and +0.5 % of 2^x, 0.44 % rms; x rounded to 1 / 64 is up to 1 / 128
+/// Two lines are within -1.0 % and +0.5 % of 2^x, 0.44 % rms; x rounded to 1 / 64 is up to 1 / 128
 /// off, evenly spread: 2^(1 / 128) is 1.0054, and ln 2 / 64 / sqrt(12) 0.31 %.
-TEST(Chords, AreWithinThatAndARoundedExponentOfPowersOfTwo) {
+TEST(LinearExp2, AreWithinThatAndARoundedExponentOfPowersOfTwo) {
   constexpr int kSteps = 1 << 14;
   double least = 0.0;
   double most = 0.0;
@@ -43,26 +43,26 @@ TEST(Chords, AreWithinThatAndARoundedExponentOfPowersOfTwo) {
   EXPECT_NEAR(std::sqrt(square / kSteps), 0.0054, 5e-4);
 }
 
-TEST(Chords, TwoScoresAreTwoHalves) {
+TEST(LinearExp2, TwoScoresAreTwoHalves) {
   const std::uint32_t both = linear_exp2_half2(3.0F, -2.0F, fixed_point(1.0F, 0.0F));
   EXPECT_EQ(half_to_double(both & 0xFFFF), weight(3.0F));
   EXPECT_EQ(half_to_double(both >> 16), weight(-2.0F));
 }
 
-TEST(Chords, ScaleAndOffsetMakeExponents) {
+TEST(LinearExp2, ScaleAndOffsetMakeExponents) {
   const FixedPoint to = fixed_point(0.25F, 8.0F);
   EXPECT_EQ(half_to_double(linear_exp2_half2(-20.0F, 0.0F, to) & 0xFFFF), weight(3.0F));
 }
 
 /// A device flushes subnormal factors to 0, and 0 times a masked key's -inf is a NaN.
-TEST(Chords, AScaleOfZeroIsNoSubnormalFactor) {
+TEST(LinearExp2, AScaleOfZeroIsNoSubnormalFactor) {
   const FixedPoint to = fixed_point(attention::score_factor(0.0F), 8.0F);
   EXPECT_TRUE(std::isnormal(to.scale));
   const float masked = -std::numeric_limits<float>::infinity();
   EXPECT_EQ(half_to_double(linear_exp2_half2(12.0F, masked, to) & 0xFFFF), weight(8.0F));
 }
 
-TEST(Chords, SmallWeightsAreZeroInE4M3) {
+TEST(LinearExp2, SmallWeightsAreZeroInE4M3) {
   constexpr double kLeastOfE4M3 = 0x1p-10;  // half the smallest code: rounds to 0
   for (const float x : {-15.0F, -17.5F, -40.0F, -48.0F, -64.0F, -1000.0F, -1e30F,
                         -std::numeric_limits<float>::infinity()}) {
@@ -71,7 +71,7 @@ TEST(Chords, SmallWeightsAreZeroInE4M3) {
   }
 }
 
-TEST(Chords, ANaNStaysOne) {
+TEST(LinearExp2, ANaNStaysOne) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(weight(nan)));
   EXPECT_TRUE(std::isnan(weight(-nan)));
