@@ -37,7 +37,9 @@ GPU_FN Word atomic_add_acq_rel(Word* address, std::type_identity_t<Word> value) 
   }
   return before;
 #else
-  return std::atomic_ref<Word>(*address).fetch_add(value, std::memory_order_acq_rel);
+  const Word before = std::atomic_ref<Word>(*address).fetch_add(value, std::memory_order_acq_rel);
+  host::schedule_point();
+  return before;
 #endif
 }
 
@@ -52,7 +54,10 @@ GPU_FN std::uint64_t atomic_add_relaxed(std::uint64_t* address, std::uint64_t va
                : "memory");
   return before;
 #else
-  return std::atomic_ref<std::uint64_t>(*address).fetch_add(value, std::memory_order_relaxed);
+  const std::uint64_t before =
+      std::atomic_ref<std::uint64_t>(*address).fetch_add(value, std::memory_order_relaxed);
+  host::schedule_point();
+  return before;
 #endif
 }
 
@@ -75,6 +80,7 @@ GPU_FN std::uint64_t atomic_cas_acq_rel_if(bool condition, std::uint64_t* addres
   if (!condition) return 0;
   std::atomic_ref<std::uint64_t>(*address).compare_exchange_strong(expected, desired,
                                                                    std::memory_order_acq_rel);
+  host::schedule_point();
   return expected;
 #endif
 }

@@ -91,7 +91,7 @@ struct Traits {
   static constexpr int kTransposers = 3;
   /// Dims of a tile of V that are transposed at once where V is transposed for all blocks, and how
   /// many times that is done.
-  static constexpr int kUnitDims = kHeadDim < 128 ? kHeadDim : 128;
+  static constexpr int kUnitDims = unit_dims(kHeadDim);
   static constexpr int kUnits = kHeadDim / kUnitDims;
 
   static_assert((kStages & (kStages - 1)) == 0 && kStages <= gpu::kWarpSize);

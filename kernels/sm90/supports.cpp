@@ -61,6 +61,13 @@ Status check_sizes(const std::string& name, const Problem& p, const Config& conf
     return unsupported(name + " serves at most " + number(kMaxWorkTiles) + " tiles of " +
                        number(config.tile_n) + " keys");
   }
+  // Tile ranges are as many as work tiles and a few a block.
+  constexpr std::int64_t kMaxUnits = (1 << kUnitBits) - (1 << 16);
+  const std::int64_t units = kv_tiles * p.batch * p.heads_kv * (p.head_dim / unit_dims(p.head_dim));
+  if (config.transposes_once() && units + tiles * p.batch * p.heads_q > kMaxUnits) {
+    return unsupported(name + " serves at most " + number(kMaxUnits) + " units of V (" +
+                       number(config.tile_n) + " keys) and tiles of query rows together");
+  }
   return {};
 }
 

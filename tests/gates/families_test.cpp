@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "reference/formats/fp8.hpp"
@@ -157,7 +158,8 @@ TEST_P(Families, AScaleOfZeroMakesEveryKeyAlike) {
   if (!ready_) return;
   for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
     for (const int head_dim : {64, 128, 256}) {
-      for (const auto& [seq_q, seq_kv] : {std::pair{40, 90}, {40, 470}}) {
+      for (const auto& [seq_q, seq_kv, small_v] :
+           {std::tuple{40, 90, false}, {40, 470, false}, {40, 90, true}, {40, 150, true}}) {
         reference::Shape shape = make_shape(1, 3, seq_q, seq_kv, head_dim);
         shape.mask = mask;
         SCOPED_TRACE(testing::Message() << shape.name << " " << name_of(mask));
@@ -170,6 +172,31 @@ TEST_P(Families, AScaleOfZeroMakesEveryKeyAlike) {
         // A product that is no float any more.
         data.q.descales[2] = 1e-30F;
         data.k.descales[2] = -1e-30F;
+        // Sums far below 1, if anything but what was drawn were in them.
+        if (small_v) std::fill(data.v.codes.begin(), data.v.codes.end(), std::uint8_t{0x81});
+        expect_pass(variant(), *reference::from_codes(std::move(data)), device_, options);
+      }
+    }
+  }
+}
+
+// Every score is the smallest or the largest that codes of a format can make.
+TEST_P(Families, ScoresAtTheEndsOfWhatThereIs) {
+  if (!ready_) return;
+  constexpr std::uint8_t kMost = 0x7E;  // 448
+  for (const int head_dim : head_dims()) {
+    const reference::Shape shape = make_shape(1, 1, 20, keys(72), head_dim);
+    reference::CheckOptions options = once();
+    options.budgets_only = true;
+    if (!serves_or_known_decline(variant(), shape, device_, options)) continue;
+    for (const std::uint8_t sign : {0x80, 0x00}) {
+      for (const float descale : {0x1p-13F, -0x1p-13F}) {
+        SCOPED_TRACE(testing::Message() << shape.name << " " << +sign << " " << descale);
+        reference::CaseData data = *case_data(shape, 28);
+        std::fill(data.q.codes.begin(), data.q.codes.end(), kMost);
+        std::fill(data.k.codes.begin(), data.k.codes.end(), kMost | sign);
+        data.q.descales = {descale};
+        data.k.descales = {1.0F};
         expect_pass(variant(), *reference::from_codes(std::move(data)), device_, options);
       }
     }

@@ -72,6 +72,8 @@ struct Kernel {
   int head_dim = 64;
   bool lse = true;         ///< the problems that are its own ask for an LSE
   bool many_keys = false;  ///< it serves more than 128 keys and no fewer
+  int tile_n = 0;          ///< of sm90: keys of a KV tile, and
+  int stages = 0;          ///< of sm90: tiles in flight; else 0
 
   /// `few` keys, at most 128, or as many more as it takes for this kernel.
   std::int64_t keys(std::int64_t few) const { return many_keys ? few + 128 : few; }

@@ -311,14 +311,22 @@ TEST_P(Metamorphic, RowsWithoutKeysAreZero) {
   constexpr std::int64_t kWithoutKeys = 50;
   const std::int64_t rows = keys(20) + kWithoutKeys;
   CaseData data = codes_of(grouped_shape(1, 2, 2, rows, keys(20), Mask::kCausal), 40);
-  const RunOutput output = run(data);
-  for (std::int64_t row = 0; row < static_cast<std::int64_t>(output.o.size()) / dim_; ++row) {
-    if (row % rows >= kWithoutKeys) continue;
-    if (!output.lse.empty()) {
-      EXPECT_EQ(output.lse[static_cast<std::size_t>(row)], -std::numeric_limits<float>::infinity());
+  for (const bool poison : {false, true}) {
+    SCOPED_TRACE(poison ? "NaN in K and V" : "numbers");
+    if (poison) {
+      std::fill(data.k.codes.begin(), data.k.codes.end(), kNanCode);
+      std::fill(data.v.codes.begin(), data.v.codes.end(), kNanCode);
     }
-    for (std::int64_t d = 0; d < dim_; ++d) {
-      ASSERT_EQ(output.o[static_cast<std::size_t>(row * dim_ + d)], 0) << row;
+    const RunOutput output = run(data);
+    for (std::int64_t row = 0; row < static_cast<std::int64_t>(output.o.size()) / dim_; ++row) {
+      if (row % rows >= kWithoutKeys) continue;
+      if (!output.lse.empty()) {
+        EXPECT_EQ(output.lse[static_cast<std::size_t>(row)],
+                  -std::numeric_limits<float>::infinity());
+      }
+      for (std::int64_t d = 0; d < dim_; ++d) {
+        ASSERT_EQ(output.o[static_cast<std::size_t>(row * dim_ + d)], 0) << row;
+      }
     }
   }
 }

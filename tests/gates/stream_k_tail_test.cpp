@@ -2,10 +2,14 @@
 // written to the workspace and merged by the block that comes last.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "reference/judge/harness.hpp"
@@ -131,6 +135,50 @@ TEST_P(StreamKTail, AMissingOrMisalignedWorkspaceIsAnError) {
   status = forward(*planned, static_cast<std::byte*>(aligned) + 8, nullptr);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(), "workspace is not aligned to 16 bytes");
+}
+
+// As layers of a model do: what one plan leaves in the workspace is nothing to another, whatever
+// its sizes.
+TEST_P(StreamKTail, PlansMayShareOneWorkspace) {
+  if (!ready_ || device_.backend != Backend::kHost) return;  // O is looked at where it is
+  constexpr int kPlans = 4;
+  struct Turn {
+    std::unique_ptr<reference::Harness> harness;
+    Plan plan;
+    std::vector<std::uint16_t> alone;  ///< O's bits
+  };
+  reference::CheckOptions options;
+  options.lse = false;
+  for (const int head_dim : head_dims()) {
+    std::vector<Turn> turns;
+    std::size_t bytes = 0;
+    for (int i = 0; i < kPlans; ++i) {
+      const auto shape = make_shape(1, 1 + i % 3, 40, shares() ? 300 : 100, head_dim);
+      if (!serves_or_known_decline(variant(), shape, device_, options)) continue;
+      auto harness = reference::Harness::make(*case_data(shape, 84), device_, options);
+      ASSERT_TRUE(harness.ok()) << harness.status().message();
+      Result<Plan> planned = plan((*harness)->problem(), device_, &variant());
+      ASSERT_TRUE(planned.ok()) << planned.status().message();
+      const auto alone = (*harness)->run(*planned);
+      ASSERT_TRUE(alone.ok()) << alone.status().message();
+      bytes = std::max(bytes, planned->workspace_bytes());
+      turns.push_back({std::move(*harness), std::move(*planned), alone->o});
+    }
+    constexpr std::size_t kAlignment = 256;
+    std::vector<std::byte> memory(bytes + kAlignment, std::byte{0xFF});
+    void* workspace = memory.data();
+    std::size_t room = memory.size();
+    ASSERT_NE(std::align(kAlignment, bytes, workspace, room), nullptr);
+    for (std::size_t nth = 0; nth < 2 * turns.size(); ++nth) {
+      const Turn& turn = turns[nth * 3 % turns.size()];
+      void* const o = turn.harness->problem().o.data;
+      const std::size_t size = turn.alone.size() * sizeof(std::uint16_t);
+      std::memset(o, 0xFF, size);
+      const Status ran = forward(turn.plan, workspace, nullptr);
+      ASSERT_TRUE(ran.ok()) << "launch " << nth << ": " << ran.message();
+      EXPECT_EQ(std::memcmp(o, turn.alone.data(), size), 0) << "launch " << nth;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Gates, StreamKTail,

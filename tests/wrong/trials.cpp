@@ -1,6 +1,8 @@
 #include "tests/wrong/trials.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -148,6 +150,62 @@ void add_hopper_trials(std::vector<Trial>& trials) {
   // Copies that land at once, in rings that go round: what is not waited for is overwritten.
   trials.push_back(trial_of("eager_6x20x300", shape_of("uniform", {1, 6, 6, 20, 300}), padded));
   trials.back().asynchrony = Asynchrony::kEager;
+  // A KV tile less than the ring has stages, four work tiles a block.
+  trials.push_back(
+      trial_of("work_tiles_16x20x280", shape_of("uniform", {1, 16, 16, 20, 280}), padded));
+  trials.back().asynchrony = Asynchrony::kEager;
+  trials.back().schedule = Schedule::kWarpPriority;
+}
+
+/// Views that no contiguous tensor has, and values at the ends of what codes can hold.
+void add_edge_trials(std::vector<Trial>& trials) {
+  CheckOptions budgets;
+  budgets.padded = true;
+  budgets.budgets_only = true;
+  CheckOptions unused = budgets;
+  unused.edit = [](Problem& p) { p.k.stride_seq = p.v.stride_seq = 7; };  // of one key
+  trials.push_back(trial_of("unused_strides_20x1", shape_of("uniform", {1, 2, 2, 20, 1}), unused));
+  // Heads of K and batches of V: each tensor is walked in steps of its own.
+  CheckOptions broadcast = budgets;
+  broadcast.edit = [](Problem& p) { p.k.stride_head = p.v.stride_batch = 0; };
+  trials.push_back(edited("broadcast_2x2x20x150",
+                          trial_of("", shape_of("normal", {2, 2, 2, 20, 150}), broadcast),
+                          [](CaseData& data) {
+                            for (auto* tensor : {&data.k, &data.v}) {
+                              const std::size_t head = tensor->codes.size() / 4;
+                              for (std::size_t i = head; i < 4 * head; ++i) {
+                                tensor->codes[i] = tensor->codes[i - head];
+                              }
+                            }
+                          }));
+  const auto constant = [](reference::QuantisedTensor& tensor, std::uint8_t code, float descale) {
+    std::fill(tensor.codes.begin(), tensor.codes.end(), code);
+    std::fill(tensor.descales.begin(), tensor.descales.end(), descale);
+  };
+  // The smallest scores that there are.
+  for (const int head_dim : {64, 256}) {
+    Shape shape = shape_of("normal", {1, 1, 1, 20, 150});
+    shape.head_dim = head_dim;
+    trials.push_back(edited("smallest_scores_20x150_d" + std::to_string(head_dim),
+                            trial_of("", shape, budgets), [&](CaseData& data) {
+                              constant(data.q, 0x7E, 0x1p-13F);
+                              constant(data.k, 0xFE, 1.0F);
+                            }));
+  }
+  // Sums of weights by far smaller than 1, if anything else were in them.
+  trials.push_back(edited("zero_scale_small_v_37x190",
+                          trial_of("", shape_of("normal", {2, 2, 2, 37, 190}), budgets),
+                          [&](CaseData& data) {
+                            data.q.descales[1] = 0.0F;
+                            constant(data.v, 0x01, 1.0F);
+                          }));
+  trials.push_back(edited(
+      "nan_v_70x20", trial_of("", shape_of("uniform", {1, 2, 1, 70, 20}, Mask::kCausal), budgets),
+      [&](CaseData& data) { constant(data.v, kNanCode, 1.0F); }));
+  trials.push_back(
+      edited("nan_v_200x150",
+             trial_of("", shape_of("uniform", {1, 2, 1, 200, 150}, Mask::kCausal), budgets),
+             [&](CaseData& data) { constant(data.v, kNanCode, 1.0F); }));
 }
 
 std::vector<Trial> make_kernel_trials() {
@@ -192,6 +250,7 @@ std::vector<Trial> make_kernel_trials() {
   trials.push_back(
       edited("nan_in_v_37x90", plain, [&](CaseData& data) { data.v.codes[element] = kNanCode; }));
   add_hopper_trials(trials);
+  add_edge_trials(trials);
   return trials;
 }
 

@@ -99,9 +99,6 @@ GPU_SHARED_FN int key_limit(const Params& p, int row) {
 
 /// Whether the lengths of a pass's work tiles fall, under the causal mask.
 GPU_SHARED_FN bool lengths_fall(const Params& p, int pass) { return (p.passes - pass) % 2 != 0; }
-/// Bits of a word of UnitCounts that count; V^T of as many units would take 128 GiB.
-inline constexpr int kUnitBits = 24;
-
 /// What such a word holds that counts nothing: the plan's tag.
 GPU_FN std::uint64_t no_units(const Params& p) { return p.plan_tag << kUnitBits; }
 /// The (batch, head) of a work tile, counted over both, and its tile of query rows.

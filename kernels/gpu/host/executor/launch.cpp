@@ -278,6 +278,12 @@ void wait_for_word(const AwaitedWord& word, Location loc) {
   me.block.wait_for_word(me, word);
 }
 
+void schedule_point() {
+  if (current_lane == nullptr) return;
+  Fiber& me = current_fiber();
+  me.block.preempt(me);
+}
+
 void pdl_wait() {
   Fiber& me = current_fiber();
   me.block.pdl_wait(me);

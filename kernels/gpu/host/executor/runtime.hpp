@@ -64,6 +64,10 @@ void wmma_mma(WmmaArguments& arguments, Location loc);
 /// Runs ExecutorOptions::earlier_kernels, if no thread of the launch has.
 void pdl_wait();
 
+/// Lets other threads of the block run, if a kernel's thread asks: between an atomic and what is
+/// done with its answer.
+void schedule_point();
+
 /// The thread, if a kernel's, has seen what others did before they wrote a word.
 void note_acquire();
 
