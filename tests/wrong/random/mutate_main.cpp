@@ -33,7 +33,7 @@ constexpr int kBadUsage = 2;
 constexpr int kShards = 16;
 constexpr int kSecondsToBuild = 3600;
 constexpr int kSecondsOfUnitTests = 60;
-constexpr int kSecondsOfGates = 600;
+constexpr int kSecondsOfGates = 400;
 
 const fs::path kSource = MUTATE_SOURCE_DIR;
 const fs::path kKernels = kSource / "kernels";

@@ -39,7 +39,7 @@ std::string table_of(const std::vector<Judged>& all, Fate fate, const std::strin
     const std::string after = m.after.empty() ? "nothing" : "`" + in_table(m.after) + "`";
     table += "| `" + m.file.string() + ":" + std::to_string(m.line) + "` `" +
              in_table(m.line_text) + "` | `" + in_table(m.before) + "` -> " + after + " | " +
-             in_table(judged.detail) + " |\n";
+             in_table(fate == Fate::kLives ? m.kind : judged.detail) + " |\n";
   }
   return table;
 }
@@ -108,7 +108,7 @@ std::string write_score(const Experiment& experiment, const std::vector<Judged>&
        << experiment.command << "\n```\n\nKilled by:";
   for (const auto& [by, kills] : killers) text << " " << by << " " << kills << ";";
   text << "\n\n## Lives\n\n"
-       << table_of(all, Fate::kLives, "passed") << "\n## Equivalent\n\n"
+       << table_of(all, Fate::kLives, "kind") << "\n## Equivalent\n\n"
        << table_of(all, Fate::kEquivalent, "why");
   return line;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kTimeIsOver = 124;
+constexpr int kSignalled = 128;  // of a shell's status
 constexpr int kSecondsToBuild = 300;
 
 std::string quote(const std::string& word) { return "'" + word + "'"; }
@@ -33,11 +35,12 @@ void write_text(const fs::path& path, const std::string& text) {
 int run(const std::string& command, const fs::path& log, int seconds) {
   fs::create_directories(log.parent_path());
   const fs::path script = fs::path(log).replace_extension(".sh");
-  std::ofstream(script) << command << "\n";
-  const std::string line = "timeout -k 5 " + std::to_string(seconds) + " sh " +
+  std::ofstream(script) << "ulimit -t " << seconds << "\n" << command << "\n";
+  const std::string line = "timeout -k 5 " + std::to_string(10 * seconds) + " sh " +
                            quote(script.string()) + " >" + quote(log.string()) + " 2>&1";
   const int status = std::system(line.c_str());
-  return WIFEXITED(status) ? WEXITSTATUS(status) : kTimeIsOver;
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kTimeIsOver;
+  return code == kSignalled + SIGXCPU || code == kSignalled + SIGKILL ? kTimeIsOver : code;
 }
 
 void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& work) {
@@ -62,10 +65,12 @@ Workshop::Workshop(fs::path source, fs::path build, fs::path work)
   }
 }
 
-std::vector<fs::path> Workshop::units_of(const fs::path& file) const {
+std::vector<fs::path> Workshop::units_of(const fs::path& file, Which which) const {
   std::vector<fs::path> units;
   const auto families = families_of(catalogue_, file, source_ / "kernels");
-  if (file.extension() == ".cpp") units.push_back(source_ / "kernels" / file);
+  if (file.extension() == ".cpp" && which == Which::kTried) {
+    units.push_back(source_ / "kernels" / file);
+  }
   for (const std::string& family : families) {
     const auto& kernels = catalogue_.families.at(family).kernels;
     for (const auto& [unit, command] : commands_) {
@@ -75,10 +80,10 @@ std::vector<fs::path> Workshop::units_of(const fs::path& file) const {
       }
       // One kernel a unit, or a part of a family.
       const std::string kernel = name.substr(0, name.rfind("_host"));
-      const bool is_part = kernel.size() == family.size() + 2;
-      if (is_part || std::find(kernels.begin(), kernels.end(), kernel) != kernels.end()) {
-        units.push_back(unit);
-      }
+      const bool tried = kernel.size() == family.size() + 2 ||
+                         std::find(kernels.begin(), kernels.end(), kernel) != kernels.end();
+      const bool for_host = name.ends_with("_host.cpp");
+      if (for_host && tried == (which == Which::kTried)) units.push_back(unit);
     }
   }
   return units;
@@ -117,16 +122,19 @@ Workshop::Built Workshop::build(const Mutant& mutant) {
   std::string text = read_text(source_ / "kernels" / mutant.file);
   write_text(shadow / mutant.file, text.replace(mutant.at, mutant.before.size(), mutant.after));
   Built built;
-  for (const fs::path& unit : units_of(mutant.file)) {
-    const fs::path object = folder / (unit.filename().string() + ".o");
-    const fs::path log = object.string() + ".log";
-    if (run(compile_command(unit, shadow, object), log, kSecondsToBuild) != 0) {
-      built.compiles = false;
-      return built;
+  for (const Which which : {Which::kTried, Which::kOthers}) {
+    if (built.differs) break;
+    for (const fs::path& unit : units_of(mutant.file, which)) {
+      const fs::path object = folder / (unit.filename().string() + ".o");
+      const fs::path log = object.string() + ".log";
+      if (run(compile_command(unit, shadow, object), log, kSecondsToBuild) != 0) {
+        built.compiles = false;
+        return built;
+      }
+      if (read_text(object) == read_text(unedited(unit))) continue;
+      built.differs = true;
+      built.objects += " " + quote(object.string());
     }
-    if (read_text(object) == read_text(unedited(unit))) continue;
-    built.differs = true;
-    built.objects += " " + quote(object.string());
   }
   return built;
 }

@@ -14,7 +14,8 @@
 
 namespace fp8_sdpa::wrong {
 
-/// Runs a shell command with its output in `log`; its status, or 124 when its time is over.
+/// Runs a shell command with its output in `log`; its status, or 124 when a process of it has had
+/// so many seconds of a core, or the command ten times as many in all.
 int run(const std::string& command, const std::filesystem::path& log, int seconds);
 
 /// Calls work(i) for each i below count, on as many threads as there are cores.
@@ -38,7 +39,8 @@ class Workshop {
                          const std::string& filter, int seconds);
 
  private:
-  std::vector<std::filesystem::path> units_of(const std::filesystem::path& file) const;
+  enum class Which { kTried, kOthers };  ///< kernels of a family
+  std::vector<std::filesystem::path> units_of(const std::filesystem::path& file, Which which) const;
   std::string compile_command(const std::filesystem::path& unit,
                               const std::filesystem::path& shadow,
                               const std::filesystem::path& object) const;
