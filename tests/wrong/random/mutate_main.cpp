@@ -231,9 +231,10 @@ int judge_all(const std::map<std::string, std::string>& options) {
 }  // namespace fp8_sdpa::wrong
 
 int main(int argc, char** argv) {
-  std::map<std::string, std::string> options = {{"--seed", ""},    {"--count", ""},
-                                                {"--files", "*"},  {"--out", "results"},
-                                                {"--command", ""}, {"--commit", ""}};
+  std::map<std::string, std::string> options = {{"--files", "*"}, {"--out", "results"}};
+  for (const char* name : {"--seed", "--count", "--tsan", "--command", "--commit"}) {
+    options[name] = "";
+  }
   for (int i = 1; i < argc; i += 2) {
     if (i + 1 == argc || !options.contains(argv[i])) {
       options["--seed"] = "";
