@@ -129,8 +129,9 @@ void try_kernels(const std::vector<Judged*>& mutants, const fs::path& build, con
       work / "trials.log", kSecondsToBuild);
   for (Judged* judged : mutants) {
     if (judged->fate == Fate::kNotCompiled) continue;
-    const fs::path row = work / "rows" / (judged->mutant.name + ".json");
-    for (const auto& finding : nlohmann::json::parse(read_text(row)).at("findings")) {
+    const auto row =
+        nlohmann::json::parse(read_text(work / "rows" / (judged->mutant.name + ".json")));
+    for (const auto& finding : row.at("findings")) {
       if (finding.at("pass")) continue;
       judged->fate = Fate::kKilled;
       judged->by = by;

@@ -47,7 +47,8 @@ std::string table_of(const std::vector<Judged>& all, Fate fate, const std::strin
 }  // namespace
 
 std::string reason_of(const Mutant& mutant, const std::filesystem::path& equivalents) {
-  for (const auto& entry : Json::parse(read_text(equivalents)).at("equivalent")) {
+  const Json root = Json::parse(read_text(equivalents));
+  for (const auto& entry : root.at("equivalent")) {
     if (entry.at("file") == mutant.file.string() && entry.at("line") == mutant.line_text &&
         entry.at("before") == mutant.before && entry.at("after") == mutant.after) {
       return entry.at("reason");

@@ -56,8 +56,10 @@ void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& wor
 
 Workshop::Workshop(fs::path source, fs::path build, fs::path work)
     : source_(std::move(source)), build_(std::move(build)), work_(std::move(work)) {
+  fs::remove_all(work_ / "unedited");
   catalogue_ = read_catalogue(source_ / "tests/wrong/faults", source_ / "kernels");
-  for (const auto& entry : nlohmann::json::parse(read_text(build_ / "compile_commands.json"))) {
+  const auto commands = nlohmann::json::parse(read_text(build_ / "compile_commands.json"));
+  for (const auto& entry : commands) {
     static const std::regex kOutput(" -o [^ ]+");
     commands_[entry.at("file").get<std::string>()] =
         "cd " + quote(entry.at("directory")) + " && " +
