@@ -16,17 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string read(const fs::path& path) {
-  std::ifstream file(path);
-  if (!file) throw std::runtime_error(path.string() + ": cannot be read");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 /// Writes only what differs, so that a build does not compile again what has not changed.
 void write_if_changed(const fs::path& path, const std::string& text) {
-  if (fs::exists(path) && read(path) == text) return;
+  if (fs::exists(path) && read_text(path) == text) return;
   std::ofstream(path) << text;
 }
 
@@ -60,7 +52,7 @@ class Flattener {
 
   void append(const fs::path& file) {
     if (!seen_.insert(file.string()).second) return;
-    std::string text = read(kernels_ / file);
+    std::string text = read_text(kernels_ / file);
     if (file == fault_.file) {
       text.replace(fault_.at, fault_.find.size(), fault_.replace);
       edited_ = true;
@@ -84,7 +76,7 @@ class Flattener {
     }
   }
 
-  bool edited() const { return edited_; }
+  bool has(const fs::path& file) const { return seen_.contains(file.string()); }
   std::string take() {
     if (!edited_) {
       throw std::runtime_error(fault_.name + ": " + fault_.file.string() +
@@ -136,20 +128,18 @@ std::set<fs::path> expand(const fs::path& folder, const fs::path& pattern) {
 }
 
 // As every kernel that might show it.
-void append_for_each_kernel(const Fault& erased, const fs::path& kernels, Catalogue* catalogue) {
-  bool any = false;
-  for (const auto& [name, family] : catalogue->families) {
-    Flattener flattener(erased, kernels);
-    for (const std::string& root : family.roots) flattener.append(root);
-    if (!flattener.edited()) continue;
-    for (const std::string& kernel : family.kernels) {
-      catalogue->faults.push_back(erased);
-      catalogue->faults.back().family = name;
+void append_for_each_kernel(const Fault& fault, const fs::path& kernels, Catalogue* catalogue) {
+  const std::vector<std::string> families = families_of(*catalogue, fault.file, kernels);
+  for (const std::string& family : families) {
+    for (const std::string& kernel : catalogue->families[family].kernels) {
+      catalogue->faults.push_back(fault);
+      catalogue->faults.back().family = family;
       catalogue->faults.back().kernel = kernel;
-      any = true;
     }
   }
-  if (!any) throw std::runtime_error(erased.name + ": no kernel has " + erased.file.string());
+  if (families.empty()) {
+    throw std::runtime_error(fault.name + ": no kernel has " + fault.file.string());
+  }
 }
 
 void erase_each(const nlohmann::json& rule, const fs::path& kernels, Catalogue* catalogue) {
@@ -162,7 +152,7 @@ void erase_each(const nlohmann::json& rule, const fs::path& kernels, Catalogue* 
   for (const std::string glob : rule.at("files")) {
     for (const fs::path& file : expand(kernels, glob)) {
       if (except.contains(file.string())) continue;
-      const std::string text = read(kernels / file);
+      const std::string text = read_text(kernels / file);
       for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
         const auto at = static_cast<std::size_t>(it->position());
         if (in_comment(text, at)) continue;
@@ -185,7 +175,7 @@ Fault read_fault(const nlohmann::json& entry, const std::string& family) {
   return {entry.at("name"),
           entry.at("what"),
           family,
-          entry.at("kernel"),
+          entry.value("kernel", ""),
           entry.at("file").get<std::string>(),
           entry.at("find"),
           entry.at("replace"),
@@ -194,17 +184,38 @@ Fault read_fault(const nlohmann::json& entry, const std::string& family) {
 
 }  // namespace
 
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error(path.string() + ": cannot be read");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
 Judge judge_of(const std::string& name) {
   if (name == "gates") return Judge::kGates;
   if (name == "address") return Judge::kAddress;
   if (name == "race") return Judge::kRace;
-  throw std::runtime_error("judge is '" + name + "'; it is gates, address or race");
+  if (name == "compiler") return Judge::kCompiler;
+  throw std::runtime_error("judge is '" + name + "'; it is gates, address, race or compiler");
+}
+
+std::vector<std::string> families_of(const Catalogue& catalogue, const fs::path& file,
+                                     const fs::path& kernels) {
+  std::vector<std::string> names;
+  for (const auto& [name, family] : catalogue.families) {
+    Fault fault;
+    Flattener flattener(fault, kernels);
+    for (const std::string& root : family.roots) flattener.append(root);
+    if (flattener.has(file) && !family.kernels.empty()) names.push_back(name);
+  }
+  return names;
 }
 
 Catalogue read_catalogue(const fs::path& folder, const fs::path& kernels) {
   const fs::path families = folder / "families.json";
   Catalogue catalogue;
-  const nlohmann::json root = nlohmann::json::parse(read(families));
+  const nlohmann::json root = nlohmann::json::parse(read_text(families));
   for (const auto& [name, entry] : root.at("families").items()) {
     catalogue.families[name] = {entry.at("roots"), entry.at("defines"), entry.at("launch"),
                                 entry.value("kernels", std::vector<std::string>())};
@@ -215,19 +226,25 @@ Catalogue read_catalogue(const fs::path& folder, const fs::path& kernels) {
   }
   std::set<std::string> names;
   for (const fs::path& file : files) {
-    const nlohmann::json of_family = nlohmann::json::parse(read(file));
+    const nlohmann::json of_family = nlohmann::json::parse(read_text(file));
     for (const nlohmann::json& rule : of_family.value("erase", nlohmann::json::array())) {
       erase_each(rule, kernels, &catalogue);
     }
     for (const nlohmann::json& entry : of_family.at("faults")) {
-      Fault fault = read_fault(entry, of_family.at("family"));
+      Fault fault = read_fault(entry, of_family.value("family", ""));
       if (!names.insert(fault.name).second) {
         throw std::runtime_error(fault.name + ": two faults have this name");
+      }
+      if (entry.contains("at")) {
+        fault.at = entry.at("at");
+        fault.line = entry.at("line");
+        append_for_each_kernel(fault, kernels, &catalogue);
+        continue;
       }
       if (!catalogue.families.contains(fault.family)) {
         throw std::runtime_error(fault.name + ": no family '" + fault.family + "'");
       }
-      fault.at = place_of(fault, read(kernels / fault.file));
+      fault.at = place_of(fault, read_text(kernels / fault.file));
       catalogue.faults.push_back(std::move(fault));
     }
   }
@@ -248,7 +265,9 @@ void write_translation_units(const Catalogue& catalogue, const fs::path& kernels
                                  "#include \"tests/wrong/wrong_kernels.hpp\"\n");
   std::string declarations;
   std::string rows;
-  const auto is_judged = [&](const Fault& fault) { return fault.judge == judge; };
+  const auto is_judged = [&](const Fault& fault) {
+    return fault.judge == judge || fault.judge == Judge::kCompiler;
+  };
   const auto total = std::count_if(catalogue.faults.begin(), catalogue.faults.end(), is_judged);
   std::ptrdiff_t count = 0;
   for (const Fault& fault : catalogue.faults) {
@@ -258,10 +277,11 @@ void write_translation_units(const Catalogue& catalogue, const fs::path& kernels
     const std::string scope = scope_of(fault);
     const std::string signature = "fp8_sdpa::Status launch_" + scope +
                                   "(const fp8_sdpa::Problem& problem, const gpu::Queue& queue)";
-    units[static_cast<std::size_t>(count++ * shards / total)] +=
-        flatten(catalogue, fault, kernels) + signature +
-        " {\n  using namespace fp8_sdpa::" + scope + ";\n  return fp8_sdpa::" + scope +
-        "::" + launch + "(problem, queue);\n}\n";
+    std::string& unit = units[static_cast<std::size_t>(count++ * shards / total)];
+    if (fault.judge == Judge::kCompiler) continue;
+    unit += "#line 1 \"" + fault.name + "\"\n" + flatten(catalogue, fault, kernels) + signature +
+            " {\n  using namespace fp8_sdpa::" + scope + ";\n  return fp8_sdpa::" + scope +
+            "::" + launch + "(problem, queue);\n}\n";
     declarations += signature + ";\n";
     rows += "    {\"" + fault.name + "\", \"" + fault.kernel + "\", launch_" + scope + "},\n";
   }

@@ -13,12 +13,13 @@ namespace fp8_sdpa::wrong {
 
 /// Who must notice.
 enum class Judge {
-  kGates,    ///< the gates, in every build
-  kAddress,  ///< AddressSanitizer: what is read out of bounds is not used
-  kRace,     ///< the gates or ThreadSanitizer, in its build: a barrier, wait or commit is erased
+  kGates,     ///< the gates, in every build
+  kAddress,   ///< AddressSanitizer: what is read out of bounds is not used
+  kRace,      ///< the gates or ThreadSanitizer, in its build: a barrier, wait or commit is erased
+  kCompiler,  ///< it is rejected; it keeps its place, so that the others stay in their units
 };
 
-/// "gates", "address" or "race"; std::runtime_error otherwise.
+/// "gates", "address", "race", "compiler"; std::runtime_error otherwise.
 Judge judge_of(const std::string& name);
 
 /// One edit of a shipped kernel source.
@@ -50,15 +51,23 @@ struct Catalogue {
   std::vector<Fault> faults;
 };
 
+/// A whole file.
+std::string read_text(const std::filesystem::path& path);
+
 /// Reads a folder with families.json and, in the other JSON files, faults of one family each, or
 ///   "erase": for each match of a regular expression in the files of a few globs, a fault without
 ///            it for each kernel of each family that has the file, so that a barrier added to a
 ///            kernel is covered by itself. Comments do not count. Named
 ///            <stem>_<ordinal>[_<first word of the comment that follows>].
-/// Tries each edit against the sources under `kernels`: throws std::runtime_error, naming the
+/// A fault with "at" and "line" may stand more than once, and is tried as each of those kernels
+/// too. Tries each edit against the sources under `kernels`: throws std::runtime_error, naming the
 /// fault, where a file is missing, or `find` does not stand in it exactly once, or a pattern
 /// matches nothing, or a name comes twice.
 Catalogue read_catalogue(const std::filesystem::path& folder, const std::filesystem::path& kernels);
+
+/// The families that have kernels to try and whose text has a file of kernels/.
+std::vector<std::string> families_of(const Catalogue& catalogue, const std::filesystem::path& file,
+                                     const std::filesystem::path& kernels);
 
 /// The text of a wrong kernel: its family's roots and all that they include from kernels/ but gpu/
 /// and fp8_sdpa/, each file once, edited, in namespace fp8_sdpa::<fault's name>_<kernel>.

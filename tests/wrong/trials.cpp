@@ -254,31 +254,6 @@ std::vector<Trial> make_kernel_trials() {
   return trials;
 }
 
-std::vector<Trial> make_race_trials() {
-  std::vector<Trial> trials;
-  trials.push_back(trial_of("uniform_32x32", shape_of("uniform", {1, 1, 1, 32, 32})));
-  trials.push_back(trial_of("uniform_96x96", shape_of("uniform", {1, 2, 2, 96, 96})));
-  // Three KV tiles of the ladder, the last one partial; two query tiles, the last one partial.
-  const Trial partial = trial_of("", shape_of("uniform", {1, 1, 1, 45, 77}));
-  for (const Schedule schedule : {Schedule::kFifo, Schedule::kLifo, Schedule::kRandom,
-                                  Schedule::kThreadPriority, Schedule::kWarpPriority}) {
-    for (const Asynchrony asynchrony : {Asynchrony::kLate, Asynchrony::kEager}) {
-      for (const std::uint64_t seed : {1, 2}) {
-        trials.push_back(partial);
-        trials.back().name = "schedule_" + std::to_string(static_cast<int>(schedule)) +
-                             (asynchrony == Asynchrony::kLate ? "_late_" : "_eager_") +
-                             std::to_string(seed);
-        trials.back().schedule = schedule;
-        trials.back().asynchrony = asynchrony;
-        trials.back().seed = seed;
-      }
-    }
-  }
-  // ThreadSanitizer is to see blocks side by side.
-  for (Trial& trial : trials) trial.os_threads = 2;
-  return trials;
-}
-
 std::vector<Trial> make_model_trials() {
   std::vector<Trial> trials;
   const Sizes grouped{1, 4, 2, 34, 130};
@@ -316,11 +291,6 @@ void add(Outcome& outcome, const Trial& trial, const std::vector<GateResult>& ga
 
 const std::vector<Trial>& kernel_trials() {
   static const std::vector<Trial> trials = make_kernel_trials();
-  return trials;
-}
-
-const std::vector<Trial>& race_trials() {
-  static const std::vector<Trial> trials = make_race_trials();
   return trials;
 }
 

@@ -1,10 +1,12 @@
 // Puts every wrong kernel through the gates, each in a process of its own, since a wrong kernel may
 // crash or hang.
 //   wrong_kernels [--only NAME] [--kernels] [--model] [--out FOLDER [--races FOLDER]]
+//                 [--catalogue FOLDER --work FOLDER]
 // --out writes the kill matrix, for which each goes through all trials; else the first that it
 // fails is enough. --races adds what the ThreadSanitizer build left of its own wrong kernels:
 // build/tsan/tests/wrong/faults. Exit code 0 if every fault was killed and every unedited kernel
 // passed; 1 if not; 2 for bad usage.
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,7 +40,17 @@ namespace fs = std::filesystem;
 
 constexpr int kFailed = 1;
 constexpr int kBadUsage = 2;
-constexpr unsigned kSecondsPerFault = 120;
+constexpr unsigned kSecondsPerFault = 60;  // of a core, ten times what a right kernel takes
+
+struct Options {
+  bool kernels = false;
+  bool model = false;
+  std::string only;
+  fs::path out;
+  fs::path races;
+  fs::path catalogue = WRONG_CATALOGUE;
+  fs::path work = WRONG_WORK_DIR;
+};
 
 struct Task {
   Row row;
@@ -118,8 +130,8 @@ Row row_of(const Fault& fault) {
           "",         {}};
 }
 
-std::vector<Task> kernel_tasks(Extent extent) {
-  const Catalogue catalogue = read_catalogue(WRONG_CATALOGUE, WRONG_KERNELS_DIR);
+std::vector<Task> kernel_tasks(const fs::path& folder, Extent extent) {
+  const Catalogue catalogue = read_catalogue(folder, WRONG_KERNELS_DIR);
   std::map<std::string, const Fault*> faults;
   for (const Fault& fault : catalogue.faults) faults[fault.name] = &fault;
   std::map<std::string, Task> controls;
@@ -157,7 +169,9 @@ pid_t start(const Task& task, const fs::path& file) {
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child != 0) return child;
-  alarm(kSecondsPerFault);
+  const rlimit limit{kSecondsPerFault, kSecondsPerFault + 5};
+  setrlimit(RLIMIT_CPU, &limit);
+  alarm(5 * kSecondsPerFault);  // for one that waits
   Row row = task.row;
   row.outcome = task.judge();
   std::ofstream(file) << encode_row(row);
@@ -172,13 +186,13 @@ Row finish(const Task& task, const fs::path& file, int status) {
     text << std::ifstream(file).rdbuf();
     row.outcome = decode_row(text.str()).outcome;
   } else {
-    const std::string how =
-        WIFSIGNALED(status)
-            ? (WTERMSIG(status) == SIGALRM ? "it hung"
-                                           : "signal " + std::to_string(WTERMSIG(status)))
-            : "exit status " + std::to_string(WEXITSTATUS(status)) +
-                  " (a sanitizer's report is above)";
+    const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    const std::string how = signal == SIGALRM || signal == SIGXCPU ? "it hung"
+                            : signal != 0 ? "signal " + std::to_string(signal)
+                                          : "exit status " + std::to_string(WEXITSTATUS(status)) +
+                                                " (a sanitizer's report is above)";
     row.outcome.findings.push_back({"process", "executor", 1.0, 0.0, false, how});
+    std::ofstream(file) << encode_row(row);
   }
   return row;
 }
@@ -248,54 +262,61 @@ std::vector<Row> race_rows(const fs::path& folder) {
   return rows;
 }
 
-int run(const std::vector<std::string>& arguments) {
-  bool kernels = false;
-  bool model = false;
-  std::string only;
-  fs::path out;
-  fs::path races;
+bool read_options(const std::vector<std::string>& arguments, Options* options) {
+  const std::map<std::string, fs::path*> folders = {{"--out", &options->out},
+                                                    {"--races", &options->races},
+                                                    {"--catalogue", &options->catalogue},
+                                                    {"--work", &options->work}};
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const bool has_value = i + 1 < arguments.size();
+    const auto folder = folders.find(arguments[i]);
     if (arguments[i] == "--kernels") {
-      kernels = true;
+      options->kernels = true;
     } else if (arguments[i] == "--model") {
-      model = true;
+      options->model = true;
     } else if (arguments[i] == "--only" && has_value) {
-      only = arguments[++i];
-    } else if (arguments[i] == "--out" && has_value) {
-      out = arguments[++i];
-    } else if (arguments[i] == "--races" && has_value) {
-      races = arguments[++i];
+      options->only = arguments[++i];
+    } else if (folder != folders.end() && has_value) {
+      *folder->second = arguments[++i];
     } else {
-      std::fprintf(stderr,
-                   "usage: wrong_kernels [--only NAME] [--kernels] [--model] [--out FOLDER "
-                   "[--races FOLDER]]\n");
-      return kBadUsage;
+      return false;
     }
   }
-  std::vector<Task> tasks;
-  if (kernels || !model) {
-    make_budgets(trials());  // once, before the children
-    tasks = kernel_tasks(out.empty() ? Extent::kFirstFailure : Extent::kAllTrials);
+  return true;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  Options options;
+  if (!read_options(arguments, &options)) {
+    std::fprintf(stderr,
+                 "usage: wrong_kernels [--only NAME] [--kernels] [--model] [--out FOLDER "
+                 "[--races FOLDER]] [--catalogue FOLDER --work FOLDER]\n");
+    return kBadUsage;
   }
-  if (model || !kernels) {
+  std::vector<Task> tasks;
+  if (options.kernels || !options.model) {
+    make_budgets(trials());  // once, before the children
+    tasks = kernel_tasks(options.catalogue,
+                         options.out.empty() ? Extent::kFirstFailure : Extent::kAllTrials);
+  }
+  if (options.model || !options.kernels) {
     make_budgets(model_trials());
     for (Task& task : model_tasks()) tasks.push_back(std::move(task));
   }
-  if (!only.empty()) {
-    std::erase_if(tasks, [&](const Task& task) { return task.row.name != only; });
+  if (!options.only.empty()) {
+    std::erase_if(tasks, [&](const Task& task) { return task.row.name != options.only; });
   }
-  const std::vector<Row> rows = run_all(tasks, WRONG_WORK_DIR);
+  const std::vector<Row> rows = run_all(tasks, options.work);
   bool good = report(tasks, rows);
-  if (!out.empty()) {
+  if (!options.out.empty()) {
     std::vector<Row> faults;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (!tasks[i].must_pass) faults.push_back(rows[i]);
     }
-    if (!races.empty()) {
-      for (Row& row : race_rows(races)) faults.push_back(std::move(row));
+    if (!options.races.empty()) {
+      for (Row& row : race_rows(options.races)) faults.push_back(std::move(row));
     }
-    good = write_matrix(faults, out) && good;
+    good = write_matrix(faults, options.out) && good;
   }
   return good ? 0 : kFailed;
 }
