@@ -135,18 +135,19 @@ std::vector<Task> kernel_tasks(const fs::path& folder, Extent extent) {
   std::map<std::string, const Fault*> faults;
   for (const Fault& fault : catalogue.faults) faults[fault.name] = &fault;
   std::map<std::string, Task> controls;
-  std::map<std::string, std::vector<WrongKernel>> kernels;
+  std::vector<std::vector<WrongKernel>> mistakes;
   std::vector<Task> tasks;
   for (const WrongKernel& kernel : wrong_kernels()) {
     const std::string tag(kernel.kernel);
-    kernels[std::string(kernel.name)].push_back(kernel);
+    if (mistakes.empty() || mistakes.back().front().name != kernel.name) mistakes.emplace_back();
+    mistakes.back().push_back(kernel);
     controls[tag] = {{"control_" + tag, "nothing", "control", "", tag, {}},
                      [kernel] { return try_kernel(kernel.kernel, Extent::kAllTrials); },
                      /*must_pass=*/true};
   }
-  for (const auto& [name, of_name] : kernels) {
-    tasks.push_back({row_of(*faults.at(name)),
-                     [of_name = of_name, extent] { return try_wrong_kernels(of_name, extent); }});
+  for (const std::vector<WrongKernel>& mistake : mistakes) {
+    tasks.push_back({row_of(*faults.at(std::string(mistake.front().name))),
+                     [mistake, extent] { return try_wrong_kernels(mistake, extent); }});
   }
   for (auto& [name, task] : controls) tasks.push_back(std::move(task));
   return tasks;
