@@ -80,10 +80,12 @@ std::vector<fs::path> Workshop::units_of(const fs::path& file, Which which) cons
       if (unit.parent_path() != build_ / "kernels/instances" || !name.starts_with(family + "_")) {
         continue;
       }
-      // One kernel a unit, or a part of a family.
+      // A part of a family a unit, or a kernel with and without an LSE.
       const std::string kernel = name.substr(0, name.rfind("_host"));
       const bool tried = kernel.size() == family.size() + 2 ||
-                         std::find(kernels.begin(), kernels.end(), kernel) != kernels.end();
+                         std::any_of(kernels.begin(), kernels.end(), [&](const std::string& one) {
+                           return one == kernel || one.starts_with(kernel + "_");
+                         });
       const bool for_host = name.ends_with("_host.cpp");
       if (for_host && tried == (which == Which::kTried)) units.push_back(unit);
     }
@@ -93,7 +95,12 @@ std::vector<fs::path> Workshop::units_of(const fs::path& file, Which which) cons
 
 std::string Workshop::compile_command(const fs::path& unit, const fs::path& shadow,
                                       const fs::path& object) const {
-  std::string command = commands_.at(unit);
+  const auto found = commands_.find(unit);
+  if (found == commands_.end()) {
+    throw std::runtime_error(unit.string() +
+                             " is not compiled on its own: build without SDPA_UNITY");
+  }
+  std::string command = found->second;
   const std::string kernels = (source_ / "kernels").string();
   if (!shadow.empty()) {
     const fs::path copy = shadow / unit.lexically_relative(kernels);
