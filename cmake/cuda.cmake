@@ -73,20 +73,18 @@ endif()
 
 # CMake 3.25 does not know C++20 for nvcc.
 set(SDPA_NVCC_STANDARD -std=c++20)
-set(SDPA_NVCC_COMMON ${SDPA_NVCC_STANDARD} -O3 -lineinfo -Xptxas=-v)
+set(SDPA_NVCC_KERNEL ${SDPA_NVCC_STANDARD} -O3 --use_fast_math -lineinfo -Xptxas=-v)
 # A spill would silently cost the speed that a kernel is written for. Debug prints need a stack.
 if(NOT SDPA_DEBUG_PRINT)
-  list(APPEND SDPA_NVCC_COMMON -Xptxas=--warn-on-spills,--warning-as-error)
+  list(APPEND SDPA_NVCC_KERNEL -Xptxas=--warn-on-spills,--warning-as-error)
 endif()
-set(SDPA_NVCC_KERNEL ${SDPA_NVCC_COMMON} --use_fast_math)
 
 function(sdpa_kernel_options target)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${SDPA_NVCC_KERNEL}>")
 endfunction()
 
 function(sdpa_reference_options target)
-  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${SDPA_NVCC_COMMON}>"
-                                           "$<$<COMPILE_LANGUAGE:CXX>:-O2;-ffp-contract=off>")
+  target_compile_options(${target} PRIVATE -O2 -ffp-contract=off)
 endfunction()
 
 function(sdpa_device_test_options target)

@@ -1,13 +1,15 @@
 // Views that a problem may have and a contiguous tensor has not: strides that are not used, and
-// memory that several heads or batches share.
+// memory that several heads, batches or rows share.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "reference/oracle/case.hpp"
 #include "tests/gates/gate_cases.hpp"
@@ -81,6 +83,46 @@ TEST_P(Views, BroadcastsGiveWhatCopiesGive) {
       SCOPED_TRACE(testing::Message() << "broadcast " << step << ", head_dim " << head_dim);
       expect_pass(variant(), *data, device_, options);
     }
+  }
+}
+
+/// Codes whose rows begin 16 codes after each other, and a tensor that has them in full rows.
+std::vector<std::uint8_t> overlap_rows(reference::QuantisedTensor& tensor, std::size_t head_dim) {
+  constexpr std::size_t kStep = 16;
+  const std::size_t rows = tensor.codes.size() / head_dim;
+  std::vector<std::uint8_t> window(tensor.codes.begin(),
+                                   tensor.codes.begin() + (rows - 1) * kStep + head_dim);
+  for (std::size_t i = 0; i < tensor.codes.size(); ++i) {
+    tensor.codes[i] = window[i / head_dim * kStep + i % head_dim];
+  }
+  return window;
+}
+
+// Rows that share memory with the next, as a sliding window over a signal has them.
+TEST_P(Views, RowsMayOverlap) {
+  if (!ready_ || device_.backend != Backend::kHost) return;  // it is seen in memory of the test
+  for (const int head_dim : head_dims()) {
+    const reference::Shape shape = make_shape(1, 1, 20, keys(72), head_dim);
+    reference::CheckOptions options;
+    options.rerun = false;
+    options.budgets_only = true;
+    if (!serves_or_known_decline(variant(), shape, device_, options)) continue;
+    reference::CaseData rows = *case_data(shape, 93);
+    std::array<std::vector<std::uint8_t>, 3> windows;
+    std::size_t next = 0;
+    for (auto* tensor : {&rows.q, &rows.k, &rows.v}) {
+      windows[next++] = overlap_rows(*tensor, static_cast<std::size_t>(head_dim));
+    }
+    const auto data = reference::from_codes(std::move(rows));
+    options.edit = [&windows](Problem& p) {
+      std::size_t which = 0;
+      for (Tensor* tensor : {&p.q, &p.k, &p.v}) {
+        tensor->data = windows[which++].data();
+        tensor->stride_seq = 16;
+      }
+    };
+    SCOPED_TRACE(testing::Message() << "head_dim " << head_dim);
+    expect_pass(variant(), *data, device_, options);
   }
 }
 

@@ -6,6 +6,8 @@
 #include <cctype>
 #include <limits>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "dispatch/variant.hpp"
 #include "dispatch/variant_impl.hpp"
@@ -96,14 +98,15 @@ TEST(VariantTable, ResourcesAreWithinTheLimitsOfTheFamily) {
 }
 
 TEST(VariantTable, UnknownNameListsTheNearest) {
-  const auto found = find_variant("stage_c_cp_asinc");
-  ASSERT_FALSE(found.ok());
-  EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(found.status().message().rfind("unknown variant 'stage_c_cp_asinc'; nearest: "
-                                           "stage_c_cp_async",
-                                           0),
-            0U)
-      << found.status().message();
+  for (const auto& [name, nearest] :
+       {std::pair{"stage_c_cp_asinc", "stage_c_cp_async stage_c_lut_cp_async stage_c_wmma_pv"},
+        {"sm80", "sm80_mma sm89_mma stage_c"}}) {
+    const auto found = find_variant(name);
+    ASSERT_FALSE(found.ok());
+    EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(found.status().message(),
+              "unknown variant '" + std::string(name) + "'; nearest: " + nearest);
+  }
 }
 
 TEST(Toggles, IllegalCombinationsAreDeclinedWithTheReason) {

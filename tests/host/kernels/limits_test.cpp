@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "attention/ladder_limits.hpp"
+#include "dispatch/resources.hpp"
 #include "dispatch/variant.hpp"
 #include "sm90/sm90.hpp"
 #include "tests/host/kernels/made_up.hpp"
@@ -116,6 +117,42 @@ struct Tiles {
   bool served;
 };
 
+// Blocks that transpose V for each other count in 24 bits: units of V, and tiles of query rows that
+// may ask for one in vain.
+TEST_P(Sm90Limits, UnitsOfV) {
+  const sm90::Config& config = GetParam().config;
+  if (!config.transposes_once()) return;
+  constexpr std::int64_t kMost = 16'711'680;
+  const char* const reason =
+      " serves at most 16711680 units of V (128 keys) and tiles of query rows together";
+  ASSERT_EQ(config.tile_n, 128);
+  ASSERT_EQ(GetParam().head_dim, 256);  // two units a tile of keys
+  for (const std::int64_t more : {0, 1}) {
+    const std::int64_t keys = (kMost - 1) / 2 * config.tile_n + more;  // and one tile of rows
+    Problem p = made_up(1, 1, 1, 1, keys, GetParam().head_dim);
+    p.lse = nullptr;
+    expect_limit(supports(p), more == 0, reason);
+    // Two heads of as many tiles of rows, and two tiles of keys.
+    const std::int64_t rows = (kMost - 4) / 2 * config.tile_m() + more;
+    p = made_up(1, 2, 1, rows, 2 * config.tile_n, GetParam().head_dim);
+    p.lse = nullptr;
+    expect_limit(supports(p), more == 0, reason);
+  }
+}
+
+TEST_P(Sm90Limits, ResourcesAreOfAKernelOfTheVariant) {
+  const auto variant = find_variant(GetParam().variant);
+  ASSERT_TRUE(variant.ok());
+  const Resources resources = resources_at(**variant, GetParam().head_dim);
+  bool found = false;
+  for (const sm90::TileShape& shape : sm90::kTileShapes) {
+    found = found ||
+            (shape.variant == GetParam().variant && shape.head_dim == GetParam().head_dim &&
+             shape.config.tile_m() == resources.tile_m && shape.config.tile_n == resources.tile_n);
+  }
+  EXPECT_TRUE(found) << resources.tile_m << " x " << resources.tile_n;
+}
+
 TEST_P(Sm90Limits, WorkTiles) {
   const sm90::Config& config = GetParam().config;
   if (config.transposes_once()) return;  // its units of V have a lower limit
@@ -201,13 +238,14 @@ TEST(LadderLimits, DevicesAndTheCodeForThem) {
 TEST(LadderLimits, Sequences) {
   constexpr std::int64_t kMost = 2'147'483'647 - 128;  // tiles of 64 keys
   for (const std::int64_t seq : {kMost, kMost + 1}) {
-    const char* const reason = " serves sequences up to 2147483519, not ";
+    const std::string reason = " serves sequences up to 2147483519, not ";
+    const std::string text = std::to_string(seq);
     expect_limit(
         attention::check_ladder_limits(kLadder, made_up(1, 1, 1, seq, 1, 64), host_executor()),
-        seq == kMost, reason);
+        seq == kMost, (reason + text + " and 1").c_str());
     expect_limit(
         attention::check_ladder_limits(kLadder, made_up(1, 1, 1, 1, seq, 64), host_executor()),
-        seq == kMost, reason);
+        seq == kMost, (reason + "1 and " + text).c_str());
   }
 }
 

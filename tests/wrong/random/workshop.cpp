@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -45,13 +46,21 @@ int run(const std::string& command, const fs::path& log, int seconds) {
 
 void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& work) {
   std::atomic<std::size_t> next = 0;
+  std::exception_ptr problem;
+  std::once_flag first;
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
     threads.emplace_back([&] {
-      for (std::size_t at = next++; at < count; at = next++) work(at);
+      try {
+        for (std::size_t at = next++; at < count; at = next++) work(at);
+      } catch (...) {
+        std::call_once(first, [&] { problem = std::current_exception(); });
+        next = count;
+      }
     });
   }
   for (std::thread& thread : threads) thread.join();
+  if (problem) std::rethrow_exception(problem);
 }
 
 Workshop::Workshop(fs::path source, fs::path build, fs::path work)

@@ -18,7 +18,8 @@ namespace fp8_sdpa::wrong {
 /// so many seconds of a core, or the command ten times as many in all.
 int run(const std::string& command, const std::filesystem::path& log, int seconds);
 
-/// Calls work(i) for each i below count, on as many threads as there are cores.
+/// Calls work(i) for each i below count, on as many threads as there are cores; throws what the
+/// first of them threw.
 void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& work);
 
 class Workshop {
