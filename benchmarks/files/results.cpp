@@ -123,6 +123,7 @@ json to_json(const PerfRecord& record, const std::optional<double>& expected_mhz
       {"repetitions", std::move(repetitions)},
       {"marked_samples", marked_samples(record.repetitions, expected_mhz)},
   });
+  if (record.lse) out["lse"] = *record.lse;
   return out;
 }
 

@@ -50,6 +50,7 @@ struct PerfRecord {
   std::vector<double> samples_us;
   bool interleaved = false;             ///< sampled in turns with other variants
   std::vector<Repetition> repetitions;  ///< of samples_us, in time's order
+  std::optional<bool> lse = {};         ///< whether a launch writes one, where that is known
 };
 
 /// The median of the SM clocks of all repetitions: what the run's samples are expected at.

@@ -113,7 +113,7 @@ Failure time_group(const std::vector<TimedVariant>& variants, const CaseData& da
                    std::vector<PerfRecord>& records) {
   Group group(variants, data, workload, plan);
   if (Failure f = group.set_up(); !f.status.ok()) return f;
-  for (const Method method : kTimedMethods) {
+  for (const Method method : plan.methods) {
     if (Failure f = group.time(method, nvml, records); !f.status.ok()) return f;
   }
   return {};
@@ -164,7 +164,7 @@ std::vector<std::string> clock_notes(const std::vector<PerfRecord>& records,
 Result<TimingResults> time_variants(std::vector<TimedVariant> variants, const CaseData& data,
                                     const Device& device, const TimingPlan& plan) {
   TimingResults results;
-  const auto workload = Workload::make(data, device);
+  const auto workload = Workload::make(data, device, plan.output, plan.lse);
   if (!workload.ok()) return workload.status();
   const auto nvml = Nvml::open(device);
   while (!variants.empty()) {

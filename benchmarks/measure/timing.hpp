@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ struct TimingPlan {
   int max_timed_iters = 0;  ///< at most, where the times are not quiet by then (measurement.hpp)
   /// Samples of kGraphWarm, each of many launches; 0: as many as of the others.
   int graph_iters = 0;
+  std::span<const Method> methods = kTimedMethods;
+  Dtype output = Dtype::kHalf;  ///< of O
+  bool lse = false;             ///< the problem asks for one
   /// Where it is there: called after each repetition of a method, so that others can be
   /// interleaved. One that begins at sample 0 where samples were taken before begins anew: a
   /// variant has failed.
@@ -60,7 +64,7 @@ void reject_above_roofline(const std::vector<TimedVariant>& variants, const Devi
 std::vector<std::string> clock_notes(const std::vector<PerfRecord>& records,
                                      const std::optional<int>& max_mhz);
 
-/// Times variants on one case by kTimedMethods: on the same tensors, their samples interleaved
+/// Times variants on one case by the plan's methods: on the same tensors, their samples interleaved
 /// in a random order (measurement.hpp; seeded by the case). Where there are several, each sample is
 /// preceded by an untimed launch of the same variant, so that its code is as warm as on its own. O
 /// must be what the gates have judged, before the timing and after it. Clocks are read where NVML

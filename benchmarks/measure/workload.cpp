@@ -45,7 +45,7 @@ Status Workload::upload_operand(const reference::QuantisedTensor& tensor, std::i
 }
 
 Result<Workload> Workload::make(const reference::CaseData& data, const Device& device,
-                                Dtype output_type) {
+                                Dtype output_type, bool lse) {
   const reference::Shape& shape = data.shape;
   Workload made;
   made.device_ = device;
@@ -64,11 +64,18 @@ Result<Workload> Workload::make(const reference::CaseData& data, const Device& d
   made.output_ = std::move(*output);
   problem.o =
       contiguous(made.output_->data(), output_type, shape.heads_q, shape.seq_q, shape.head_dim);
+  if (!lse) return made;
+  const std::int64_t rows = shape.seq_q * shape.batch * shape.heads_q;
+  auto buffer =
+      reference::allocate(device, static_cast<std::size_t>(rows) * sizeof(float), "the LSE");
+  if (!buffer.ok()) return buffer.status();
+  made.lse_ = std::move(*buffer);
+  problem.lse = static_cast<float*>(made.lse_->data());
   return made;
 }
 
 Result<std::vector<std::uint16_t>> Workload::run(const Plan& plan) const {
-  if (Status status = output_->poison(); !status.ok()) return status;
+  if (Status status = poison(); !status.ok()) return status;
   const auto workspace = reference::Workspace::make(plan);
   if (!workspace.ok()) return workspace.status();
   if (Status status = forward(plan, workspace->data(), nullptr); !status.ok()) return status;
@@ -77,6 +84,9 @@ Result<std::vector<std::uint16_t>> Workload::run(const Plan& plan) const {
 
 Status Workload::poison() const {
   if (Status status = output_->poison(); !status.ok()) return status;
+  if (lse_ != nullptr) {
+    if (Status status = lse_->poison(); !status.ok()) return status;
+  }
   return reference::synchronise(device_);
 }
 
@@ -85,6 +95,14 @@ Result<std::vector<std::uint16_t>> Workload::output() const {
   std::vector<std::uint16_t> bits(output_->size() / sizeof(std::uint16_t));
   if (Status status = output_->download(bits.data()); !status.ok()) return status;
   return bits;
+}
+
+Result<std::vector<float>> Workload::lse() const {
+  std::vector<float> values(lse_ != nullptr ? lse_->size() / sizeof(float) : 0);
+  if (values.empty()) return values;
+  if (Status status = reference::synchronise(device_); !status.ok()) return status;
+  if (Status status = lse_->download(values.data()); !status.ok()) return status;
+  return values;
 }
 
 Problem problem_of(const reference::Shape& shape, Dtype dtype) {

@@ -13,25 +13,30 @@
 
 namespace fp8_sdpa::bench {
 
-/// The tensors of one case, (B,H,S,D) contiguous, without LSE.
+/// The tensors of one case, (B,H,S,D) contiguous.
 class Workload {
  public:
-  /// Copies the case's codes and descales to the device; O is half or bf16.
+  /// Copies the case's codes and descales to the device; O is half or bf16. With `lse` the problem
+  /// asks for one.
   static Result<Workload> make(const reference::CaseData& data, const Device& device,
-                               Dtype output = Dtype::kHalf);
+                               Dtype output = Dtype::kHalf, bool lse = false);
 
   const Problem& problem() const { return problem_; }
   const Device& device() const { return device_; }
   Result<Plan> plan_for(const Variant& variant) const { return plan(problem_, device_, &variant); }
 
-  /// Poisons O, runs the plan once and returns O's bits: what a gate's run must have left too.
+  /// Poisons O and LSE, runs the plan once and returns O's bits: what a gate's run must have left
+  /// too.
   Result<std::vector<std::uint16_t>> run(const Plan& plan) const;
 
-  /// Fills O with a pattern that no kernel leaves, and waits for that.
+  /// Fills O and LSE with a pattern that no kernel leaves, and waits for that.
   Status poison() const;
 
   /// O's bits as the last launch left them.
   Result<std::vector<std::uint16_t>> output() const;
+
+  /// The LSE as the last launch left it; empty where the problem asks for none.
+  Result<std::vector<float>> lse() const;
 
  private:
   Result<void*> upload(const void* source, std::size_t bytes, const char* name);
@@ -42,6 +47,7 @@ class Workload {
   Device device_;
   std::vector<std::unique_ptr<reference::Buffer>> inputs_;
   std::unique_ptr<reference::Buffer> output_;
+  std::unique_ptr<reference::Buffer> lse_;
 };
 
 /// A problem of these sizes that points at no memory: for Variant::supports(), which reads none.

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "benchmarks/measure/timer.hpp"
@@ -37,10 +38,10 @@ class Match {
     output_.progress(shape.name + ": inputs and references");
     // As many rows as the goal shapes of fp8_sdpa_bench: a tolerance stated for the worst head of a
     // tensor says little of the worst of 64 heads by 64 rows each.
-    auto sampled = sample_case(shape, plan_.seed);
+    auto sampled = sample_case(shape, plan_.seed, plan_.judged_scores);
     if (!sampled.ok()) return sampled.status();
     sampled_ = std::move(*sampled);
-    auto workload = Workload::make(*sampled_.whole, device_);
+    auto workload = Workload::make(*sampled_.whole, device_, plan_.output, plan_.lse);
     if (!workload.ok()) return workload.status();
     if (Status s = judge_all(*workload); !s.ok()) return s;
     if (Status s = judge_torch(); !s.ok()) return s;
@@ -72,13 +73,15 @@ class Match {
     }
     int passed = 0;
     for (const Variant* variant : ours) {
-      const auto pass = judge_variant(workload, *variant, formats_of(*variant), nullptr);
+      const auto pass =
+          judge_variant(workload, *variant, formats_of(*variant, plan_.output), nullptr, plan_.lse);
       if (!pass.ok()) return pass.status();
       passed += *pass ? 1 : 0;
     }
     if (passed == 0) results_.ours_pass = false;
     for (const Peer& peer : peers()) {
-      const auto pass = judge_variant(workload, peer.variant, peer.formats, peer.output_scale);
+      const auto pass =
+          judge_variant(workload, peer.variant, peer.formats, peer.output_scale, peer.writes_lse);
       if (!pass.ok()) return pass.status();
     }
     return {};
@@ -86,7 +89,8 @@ class Match {
 
   /// Whether it serves the problem and passes. Puts what is to be timed into contestants_.
   Result<bool> judge_variant(const Workload& workload, const Variant& variant,
-                             const Formats& formats, double (*output_scale)(const Plan&)) {
+                             const Formats& formats, double (*output_scale)(const Plan&),
+                             bool writes_lse) {
     const std::string name(variant.name);
     const bool ours = !is_peer(name);
     output_.progress(sampled_.whole->shape.name + ": " + name);
@@ -97,7 +101,8 @@ class Match {
     }
     if (!plan.ok()) return plan.status();
     const double scale = output_scale != nullptr ? output_scale(*plan) : 1.0;
-    auto judged = run_and_judge(workload, *plan, sampled_, formats, scale, plan_.config.tolerances);
+    auto judged = run_and_judge(workload, *plan, sampled_, formats, scale, plan_.config.tolerances,
+                                plan_.budgets_only);
     if (!judged.ok()) {
       if (!is_kernel_error(judged.status())) return judged.status();
       record(error_record(*sampled_.whole, variant, judged.status()));
@@ -109,7 +114,7 @@ class Match {
     results_.ours_pass = results_.ours_pass && (pass || !ours);
     // Behind an FP8 output lies what others left in O's memory.
     if (size_of(formats.output) == 1) judged->bits.resize(judged->bits.size() / 2);
-    if (pass || !ours) contestants_.push_back({&variant, std::move(judged->bits)});
+    if (pass || !ours) contestants_.push_back({&variant, std::move(judged->bits), writes_lse});
     return pass;
   }
 
@@ -120,6 +125,8 @@ class Match {
     if (!serving.ok()) return leave_torch_out(serving.status());
     for (const DeclinedPeer& peer : declined) decline(peer.name, peer.reason);
     for (const std::string& name : *serving) {
+      // What is here in this process as well is timed here.
+      if (contestant(name) != nullptr) continue;
       output_.progress(sampled_.whole->shape.name + ": " + name);
       const auto bits = torch_->output(name, plan_.scratch);
       if (!bits.ok()) {
@@ -158,7 +165,10 @@ class Match {
     for (const Contestant& c : contestants_) timed.push_back({c.variant, &c.judged});
     if (timed.empty()) return {};
     TimingPlan plan;
-    plan.warmup_iters = launches_for(sampled_.whole->shape, plan_.config.timing.warmup_iters);
+    plan.methods = plan_.methods;
+    plan.output = plan_.output;
+    plan.lse = plan_.lse;
+    plan.warmup_iters = launches_for(sampled_.whole->shape, plan_.warmup_iters);
     plan.timed_iters = plan.max_timed_iters =
         launches_for(sampled_.whole->shape, plan_.timed_iters);
     plan.graph_iters = graph_samples_for(plan.timed_iters);
@@ -173,6 +183,9 @@ class Match {
       record(error_record(*sampled_.whole, *variant, status));
       results_.ours_pass = results_.ours_pass && is_peer(variant->name);
     }
+    for (PerfRecord& record : results->records) {
+      record.lse = contestant(record.variant)->writes_lse;
+    }
     if (!torch_records_.empty()) {
       for (PerfRecord& record : results->records) record.interleaved = true;
     }
@@ -180,6 +193,14 @@ class Match {
       std::move(records->begin(), records->end(), std::back_inserter(results_.perf));
     }
     return {};
+  }
+
+  struct Contestant;
+  const Contestant* contestant(std::string_view name) const {
+    const auto found =
+        std::find_if(contestants_.begin(), contestants_.end(),
+                     [&](const Contestant& each) { return each.variant->name == name; });
+    return found == contestants_.end() ? nullptr : &*found;
   }
 
   /// The second process's repetition beside one of ours.
@@ -229,6 +250,7 @@ class Match {
   struct Contestant {
     const Variant* variant;
     std::vector<std::uint16_t> judged;
+    bool writes_lse;
   };
 
   const ContestPlan& plan_;

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "benchmarks/files/results.hpp"
+#include "benchmarks/measure/timing.hpp"
 #include "benchmarks/peers/peer.hpp"
 #include "benchmarks/peers/torch_peers.hpp"
 #include "benchmarks/run/runner.hpp"
@@ -21,6 +23,14 @@ struct ContestPlan {
   std::uint64_t seed = 0;
   std::vector<const Variant*> variants;  ///< empty: the library's own choice for each shape
   int timed_iters = 0;
+  int warmup_iters = 0;
+  std::span<const Method> methods = kTimedMethods;
+  Dtype output = Dtype::kHalf;  ///< of ours
+  bool lse = false;             ///< all write one; who cannot is declined
+  /// Scores of a shape that are judged (sample_case()), and whether by error budgets alone, which
+  /// know how few rows they are of.
+  std::int64_t judged_scores = reference::kWholeScores;
+  bool budgets_only = false;
   /// Shapes that have not begun by then are left out; 0: none is.
   double max_seconds = 0;
   std::string scratch;  ///< a folder for files that are passed to the second process

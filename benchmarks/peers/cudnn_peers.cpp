@@ -34,7 +34,7 @@ Status check_device(const Device& device, int sm_version) {
 Status supports_common(const Problem& problem) {
   constexpr int kMaxDim = 256;
   constexpr int kDimStep = 16;
-  if (problem.lse != nullptr) return unsupported("the peers are asked for O alone, without LSE");
+  if (problem.lse != nullptr) return unsupported("cuDNN is asked for O alone, without an LSE");
   if (problem.head_dim > kMaxDim || problem.head_dim % kDimStep != 0) {
     return unsupported("cuDNN serves head_dim in multiples of 16 up to 256, got " +
                        std::to_string(problem.head_dim));
@@ -99,21 +99,24 @@ constexpr Peer kPeers[] = {
       &kFp8Impl,
       true},
      {reference::Weights::kE4M3, Dtype::kE4M3},
+     false,
      output_scale},
     {{"peer/cudnn_bf16", "cuDNN's bf16 attention", Family::kPeer, {}, {}, &kBf16Impl, false},
      {reference::Weights::kBFloat16, Dtype::kBFloat16},
+     false,
      output_scale},
 };
 
-}  // namespace
-
-std::span<const Peer> peers() { return kPeers; }
-
-std::string missing_peers() {
+std::string missing() {
   const Status loaded = load_cudnn();
   return loaded.ok() ? "" : "peers cudnn_fp8 and cudnn_bf16 are left out: " + loaded.message();
 }
 
-void release_peer_plans() { graphs().clear(); }
+}  // namespace
+
+const PeerSource& cudnn_source() {
+  static constexpr PeerSource kSource{kPeers, missing, [] { graphs().clear(); }};
+  return kSource;
+}
 
 }  // namespace fp8_sdpa::bench

@@ -2,17 +2,19 @@
 #include "benchmarks/peers/peer.hpp"
 
 namespace fp8_sdpa::bench {
+namespace {
 
-std::span<const Peer> peers() { return {}; }
-
-std::string missing_peers() {
+std::string missing() {
   return "peers cudnn_fp8 and cudnn_bf16 are left out: cudnn-frontend or cudnn.h was not found "
-         "when "
-         "this was configured; run pip install nvidia-cudnn-frontend nvidia-cudnn-cu13 and "
-         "configure "
-         "with -DSDPA_CUDNN_ROOT=<site-packages>";
+         "when this was configured; run pip install nvidia-cudnn-frontend nvidia-cudnn-cu13 and "
+         "configure with -DSDPA_CUDNN_ROOT=<site-packages>";
 }
 
-void release_peer_plans() {}
+}  // namespace
+
+const PeerSource& cudnn_source() {
+  static constexpr PeerSource kSource{{}, missing, [] {}};
+  return kSource;
+}
 
 }  // namespace fp8_sdpa::bench

@@ -25,15 +25,27 @@ namespace fp8_sdpa::bench {
 struct Peer {
   Variant variant;  ///< its name is "peer/..."
   Formats formats;
+  /// Where problems may ask for an LSE: it writes one for each, asked or not. Others decline those
+  /// that ask.
+  bool writes_lse;
   /// What decoded elements of O are to be multiplied by.
   double (*output_scale)(const Plan& plan);
 };
 
-/// Peers that this build has; empty without cudnn-frontend.
-std::span<const Peer> peers();
+/// The peers of one maker, and how to get them: one line where they are not there, else empty.
+struct PeerSource {
+  std::span<const Peer> peers;
+  std::string (*missing)();
+  void (*release_plans)();
+};
+const PeerSource& cudnn_source();  ///< without peers in a build without cudnn-frontend
+const PeerSource& flash3_source();
 
-/// One line: which peers this build lacks, and how to get them. Empty where it has them all.
-std::string missing_peers();
+/// The peers of the makers that are there.
+const std::vector<Peer>& peers();
+
+/// One line for each maker whose peers are not there: how to get them.
+std::vector<std::string> missing_peers();
 
 /// Frees what plans of peers hold. No such plan may be used afterwards.
 void release_peer_plans();

@@ -15,6 +15,8 @@
 #include "benchmarks/files/google_benchmark.hpp"
 #include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/peers/contest.hpp"
+#include "benchmarks/peers/ratios.hpp"
+#include "benchmarks/run/drawn_shapes.hpp"
 #include "benchmarks/run/goal_shapes.hpp"
 
 namespace {
@@ -24,6 +26,8 @@ using namespace fp8_sdpa::bench;
 
 constexpr const char* kGoogleFile = "benchmark.json";
 constexpr const char* kGoals = "goals";
+constexpr const char* kGoal = "goal";
+constexpr Method kSingleLaunches[] = {Method::kEventsWarm};
 
 struct Arguments {
   std::string shapes;
@@ -35,21 +39,41 @@ struct Arguments {
   std::string script = default_torch_script();
   std::optional<int> iters;
   double seconds = 0;
+  bool lse = false;
+  int drawn = 0;
+  std::uint64_t draw_seed = 0;
+
+  bool wants_goals() const { return shapes == kGoal; }
+  /// Goal and drawn shapes are many: they make a table of ratios of single launches.
+  bool wants_ratios() const { return wants_goals() || drawn > 0; }
 };
 
-/// The shapes of the configuration that were asked for; the suite "goals": all goal shapes, without
-/// and with the causal mask (benchmarks/run/goal_shapes.hpp), those that take least first: under a
-/// limit of time as many as there can be.
-Result<std::vector<reference::Shape>> chosen_shapes(const Arguments& arguments,
-                                                    const reference::Config& config) {
-  if (!arguments.shapes.empty()) return select_shapes(split_list(arguments.shapes), config);
-  if (arguments.suite != kGoals) return select_suite(arguments.suite, config);
+/// All goal shapes, without and with the causal mask (benchmarks/run/goal_shapes.hpp), those that
+/// take least first: under a limit of time as many as there can be.
+std::vector<reference::Shape> goals() {
   auto shapes = goal_shapes();
   std::stable_sort(shapes.begin(), shapes.end(),
                    [](const reference::Shape& a, const reference::Shape& b) {
                      return score_count(a) * a.head_dim < score_count(b) * b.head_dim;
                    });
   return shapes;
+}
+
+/// The shapes of the configuration that were asked for, or goal shapes, or drawn ones.
+Result<std::vector<reference::Shape>> chosen_shapes(const Arguments& arguments,
+                                                    const reference::Config& config) {
+  if (arguments.wants_ratios()) {
+    auto shapes = arguments.wants_goals() ? goals() : std::vector<reference::Shape>();
+    if (!arguments.wants_goals() && !arguments.shapes.empty()) {
+      return invalid_argument("--drawn goes with --shapes goal alone, got --shapes " +
+                              reference::one_line(arguments.shapes));
+    }
+    const auto drawn = drawn_shapes(arguments.drawn, arguments.draw_seed);
+    shapes.insert(shapes.end(), drawn.begin(), drawn.end());
+    return shapes;
+  }
+  if (!arguments.shapes.empty()) return select_shapes(split_list(arguments.shapes), config);
+  return arguments.suite == kGoals ? goals() : select_suite(arguments.suite, config);
 }
 
 Result<ContestPlan> resolve(const Arguments& arguments) {
@@ -67,13 +91,31 @@ Result<ContestPlan> resolve(const Arguments& arguments) {
   plan.shapes = std::move(*shapes);
   plan.seed = plan.config.seeds.front();
   plan.timed_iters = arguments.iters.value_or(plan.config.timing.timed_iters);
+  plan.warmup_iters = plan.config.timing.warmup_iters;
   plan.max_seconds = arguments.seconds;
+  plan.lse = arguments.lse;
+  if (arguments.wants_ratios()) {
+    constexpr int kSamples = 15;
+    constexpr int kWarmUps = 10;
+    plan.timed_iters = arguments.iters.value_or(kSamples);
+    plan.warmup_iters = kWarmUps;
+    plan.methods = kSingleLaunches;
+    plan.output = Dtype::kBFloat16;
+    plan.judged_scores = std::int64_t{1} << 22;
+    plan.budgets_only = true;
+  }
   return plan;
 }
 
 /// The second process, or nothing and a line that says why.
 std::unique_ptr<TorchPeers> start_torch(const Arguments& arguments) {
   if (arguments.python == "none") return nullptr;
+  if (arguments.lse || arguments.wants_ratios()) {
+    print_line(std::string("note: PyTorch's peers are left out: they ") +
+               (arguments.lse ? "are asked for O alone, without an LSE"
+                              : "are not timed in turns with ours"));
+    return nullptr;
+  }
   auto torch = TorchPeers::start(arguments.python, arguments.script);
   if (torch.ok()) {
     print_line("second process: " + (*torch)->description());
@@ -84,8 +126,19 @@ std::unique_ptr<TorchPeers> start_torch(const Arguments& arguments) {
   return nullptr;
 }
 
+std::string tables_of(const Arguments& arguments, const ContestResults& results) {
+  if (!arguments.wants_ratios()) {
+    return contest_tables(results.perf, Method::kEventsWarm) +
+           contest_tables(results.perf, Method::kGraphWarm);
+  }
+  const std::string seed = std::to_string(arguments.draw_seed);
+  return (arguments.wants_goals() ? ratio_tables("Goal shapes", goals(), results) : "") +
+         ratio_tables("Shapes drawn by seed " + seed,
+                      drawn_shapes(arguments.drawn, arguments.draw_seed), results);
+}
+
 Status write_all(ResultDirectory& directory, const RunInfo& run, const Device& device,
-                 const ContestResults& results, bool automatic) {
+                 const ContestResults& results, bool automatic, const std::string& tables) {
   const auto ptxas = load_ptxas_report();
   if (!ptxas.ok()) return ptxas.status();
   Status written = write_results(directory, run, *ptxas, results.correctness, &results.perf);
@@ -93,8 +146,6 @@ Status write_all(ResultDirectory& directory, const RunInfo& run, const Device& d
   const nlohmann::json google =
       benchmark_document(run, device, results.perf, results.correctness, automatic);
   if (Status s = directory.write(kGoogleFile, google); !s.ok()) return s;
-  const std::string tables = contest_tables(results.perf, Method::kEventsWarm) +
-                             contest_tables(results.perf, Method::kGraphWarm);
   print_line(tables);
   return replace_file(directory.path() + "/PEERS.md", "# Peers\n\n" + tables);
 }
@@ -114,9 +165,7 @@ Result<int> run(const Arguments& arguments) {
   auto directory = ResultDirectory::open(folder_or_default(arguments.folder, "peers"));
   if (!directory.ok()) return directory.status();
   plan->scratch = std::filesystem::absolute(directory->path()).string();
-  if (const std::string missing = missing_peers(); !missing.empty()) {
-    print_line("note: " + missing);
-  }
+  for (const std::string& missing : missing_peers()) print_line("note: " + missing);
   const auto torch = start_torch(arguments);
   const ContestResults results =
       run_contest(*plan, choice->device, torch.get(), {print_line, Progress()});
@@ -124,9 +173,11 @@ Result<int> run(const Arguments& arguments) {
   if (results.perf.empty() && results.correctness.empty()) {
     return invalid_argument("nothing was measured; no file is written");
   }
-  if (Status s = write_all(*directory, *info, choice->device, results, plan->variants.empty());
-      !s.ok())
+  if (Status s = write_all(*directory, *info, choice->device, results, plan->variants.empty(),
+                           tables_of(arguments, results));
+      !s.ok()) {
     return s;
+  }
   print_line("results: " + directory->path());
   return results.ours_pass ? kExitPass : kExitFail;
 }
@@ -135,19 +186,29 @@ Result<int> run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   constexpr int kMost = 1'000'000;
+  constexpr int kMostDrawn = 1000;
   CommandLine line(
-      "Times our kernels beside cuDNN's and PyTorch's on the same inputs, in turns; judges them "
+      "Times our kernels beside FlashAttention-3's, cuDNN's and PyTorch's on the same inputs, in "
+      "turns; judges them "
       "all.",
       "fp8_sdpa_peers");
   Arguments arguments;
-  line.add("--shapes", arguments.shapes, "Names or globs of the configuration's shapes");
+  line.add(
+      "--shapes", arguments.shapes,
+      "Names or globs of the configuration's shapes; goal: a table of ratios of the goal shapes");
+  const Option drawn = line.add("--drawn", arguments.drawn,
+                                "So many shapes drawn at random, also after those of --shapes "
+                                "goal: a table of ratios")
+                           .between(0, kMostDrawn);
+  line.add("--draw-seed", arguments.draw_seed, "Of --drawn").needs(drawn);
+  line.add("--lse", arguments.lse, "All write an LSE; peers that cannot are declined");
   line.add("--suite", arguments.suite,
            "The shapes of a suite of the configuration, or all; goals: those of forward/auto");
   line.add("--variants", arguments.variants,
            "Names or globs of ours; auto: the library's choice for each shape");
   line.add("--config", arguments.config, "Configuration file");
   line.add("--iters", arguments.iters,
-           "Timed launches, fewer on large shapes; default: the configuration's")
+           "Timed launches, fewer on large shapes; default: the configuration's, of ratios 15")
       .between(1, kMost);
   line.add("--seconds", arguments.seconds,
            "Begin no further shape after so many; 0, the default: measure them all")

@@ -37,8 +37,8 @@ Result<SampledCase> sample_case(const Shape& shape, std::uint64_t seed, std::int
 }
 
 reference::CaseResult judge_output(const SampledCase& sampled, const std::vector<float>& o,
-                                   const Formats& formats,
-                                   const reference::Tolerances& tolerances) {
+                                   const Formats& formats, const reference::Tolerances& tolerances,
+                                   bool budgets_only) {
   const Shape& shape = sampled.whole->shape;
   const std::int64_t elements =
       std::int64_t{shape.batch} * shape.heads_q * shape.seq_q * shape.head_dim;
@@ -52,8 +52,8 @@ reference::CaseResult judge_output(const SampledCase& sampled, const std::vector
     result.gates = {gate};
     return result;
   }
-  return judge_sample(sampled.sample, rows_of(o, shape, sampled.sample.ranges), formats,
-                      tolerances);
+  return judge_sample(sampled.sample, rows_of(o, shape, sampled.sample.ranges), formats, tolerances,
+                      budgets_only);
 }
 
 }  // namespace fp8_sdpa::bench

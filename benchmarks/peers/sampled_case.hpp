@@ -30,6 +30,7 @@ using reference::Formats;
 /// judge_sample() of O, (batch, heads_q, seq_q, head_dim) contiguous, decoded; an O of another size
 /// fails the gate "output_size".
 reference::CaseResult judge_output(const SampledCase& sampled, const std::vector<float>& o,
-                                   const Formats& formats, const reference::Tolerances& tolerances);
+                                   const Formats& formats, const reference::Tolerances& tolerances,
+                                   bool budgets_only = false);
 
 }  // namespace fp8_sdpa::bench
