@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
+#include "benchmarks/peers/flash3/flash3_peers.hpp"
 #include "benchmarks/peers/judged_run.hpp"
 #include "benchmarks/peers/peer.hpp"
 #include "benchmarks/run/goal_shapes.hpp"
@@ -214,18 +216,70 @@ TEST(RunAndJudge, PassesTheHopperFamilyOnSmallCells) {
   EXPECT_GE(judged, 16);
 }
 
-/// Without cudnn-frontend, or without a GPU, peers say in one line how to get them.
+TEST(RunAndJudge, JudgesOurLseOfTheSampledRows) {
+  const SampledCase sampled = sample(shape_of(1, 2, 2, 300, 300, Mask::kCausal), 50'000);
+  const auto workload =
+      Workload::make(*sampled.whole, host_executor(), Dtype::kBFloat16, /*lse=*/true);
+  ASSERT_TRUE(workload.ok());
+  const auto variant = find_variant("sm90_independent");
+  ASSERT_TRUE(variant.ok());
+  const auto plan = workload->plan_for(**variant);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  const auto judged =
+      run_and_judge(*workload, *plan, sampled, formats_of(**variant, Dtype::kBFloat16), 1.0,
+                    tolerances(), /*budgets_only=*/true);
+  ASSERT_TRUE(judged.ok());
+  EXPECT_TRUE(judged->result.pass) << judged->result.failure();
+  for (const char* name : {"lse", "lse_finite", "rerun_equal", "budget_row"}) {
+    EXPECT_EQ(std::count_if(judged->result.gates.begin(), judged->result.gates.end(),
+                            [&](const auto& gate) { return gate.name == name; }),
+              1)
+        << name;
+  }
+  const auto lse = workload->lse();
+  ASSERT_TRUE(lse.ok());
+  EXPECT_EQ(lse->size(), 600U);
+  ASSERT_TRUE(workload->poison().ok());
+  EXPECT_TRUE(std::isnan(workload->lse()->front()));
+}
+
+/// Without cudnn-frontend, without a library of FlashAttention-3's or without a GPU, peers say in
+/// one line how to get them.
 TEST(Peers, SayWhatIsMissing) {
-  for (const Peer& peer : peers()) {
-    EXPECT_EQ(peer.variant.name.substr(0, 5), "peer/");
-    const Problem problem = problem_of(shape_of(1, 1, 1, 64, 64, Mask::kNone), Dtype::kE4M3);
-    EXPECT_FALSE(peer.variant.supports(problem, host_executor()).ok());
+  const Problem problem = problem_of(shape_of(1, 1, 1, 64, 64, Mask::kNone), Dtype::kE4M3);
+  std::size_t absent = 0;
+  for (const PeerSource* source : {&cudnn_source(), &flash3_source()}) {
+    absent += source->missing().empty() ? 0 : 1;
+    for (const Peer& peer : source->peers) {
+      EXPECT_EQ(peer.variant.name.substr(0, 5), "peer/");
+      EXPECT_FALSE(peer.variant.supports(problem, host_executor()).ok());
+    }
   }
-  const std::string line = missing_peers();
-  EXPECT_EQ(line.find('\n'), std::string::npos);
-  if (peers().empty()) {
-    EXPECT_NE(line.find("pip install nvidia-cudnn-frontend"), std::string::npos) << line;
+  const std::vector<std::string> lines = missing_peers();
+  ASSERT_EQ(lines.size(), absent);
+  for (const std::string& line : lines) {
+    EXPECT_EQ(line.find('\n'), std::string::npos);
+    EXPECT_NE(line.find("left out: "), std::string::npos) << line;
   }
+  if (cudnn_source().peers.empty()) {
+    EXPECT_NE(cudnn_source().missing().find("pip install nvidia-cudnn-frontend"),
+              std::string::npos);
+  }
+}
+
+TEST(Flash3, SaysHowToBuildTheLibrary) {
+  for (const char* path :
+       {static_cast<const char*>(nullptr), "", "/no/such/library.so", "libm.so.6"}) {
+    const auto loaded = load_flash3(path);
+    ASSERT_FALSE(loaded.ok());
+    const std::string line = loaded.status().message();
+    EXPECT_EQ(loaded.status().code(), StatusCode::kUnsupported);
+    EXPECT_EQ(line.find('\n'), std::string::npos);
+    for (const char* part : {"benchmarks/peers/flash3/build.sh", "SDPA_FLASH3_LIBRARY=OUT.so"}) {
+      EXPECT_NE(line.find(part), std::string::npos) << line;
+    }
+  }
+  EXPECT_NE(load_flash3(nullptr).status().message().find("is not set"), std::string::npos);
 }
 
 }  // namespace
