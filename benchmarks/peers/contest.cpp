@@ -153,7 +153,7 @@ class Match {
     output_.progress("timing " + shape.name);
     if (Status s = time_in_turns(); !s.ok()) return s;
     for (const PerfRecord& record : results_.perf) {
-      if (record.shape.name == shape.name && record.method == Method::kEventsWarm) {
+      if (record.shape.name == shape.name && record.method == plan_.methods.front()) {
         output_.line(perf_line(record));
       }
     }

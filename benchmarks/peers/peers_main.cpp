@@ -27,7 +27,7 @@ using namespace fp8_sdpa::bench;
 constexpr const char* kGoogleFile = "benchmark.json";
 constexpr const char* kGoals = "goals";
 constexpr const char* kGoal = "goal";
-constexpr Method kSingleLaunches[] = {Method::kEventsWarm};
+constexpr Method kRatioMethods[] = {kRatioMethod};
 
 struct Arguments {
   std::string shapes;
@@ -99,7 +99,7 @@ Result<ContestPlan> resolve(const Arguments& arguments) {
     constexpr int kWarmUps = 10;
     plan.timed_iters = arguments.iters.value_or(kSamples);
     plan.warmup_iters = kWarmUps;
-    plan.methods = kSingleLaunches;
+    plan.methods = kRatioMethods;
     plan.output = Dtype::kBFloat16;
     plan.judged_scores = std::int64_t{1} << 22;
     plan.budgets_only = true;
@@ -166,6 +166,11 @@ Result<int> run(const Arguments& arguments) {
   if (!directory.ok()) return directory.status();
   plan->scratch = std::filesystem::absolute(directory->path()).string();
   for (const std::string& missing : missing_peers()) print_line("note: " + missing);
+  for (const Peer& peer : peers()) {
+    if (!peer.writes_lse || arguments.lse) continue;
+    print_line("note: " + std::string(peer.variant.name) +
+               " writes an LSE with every launch, into memory of its own; ours writes none");
+  }
   const auto torch = start_torch(arguments);
   const ContestResults results =
       run_contest(*plan, choice->device, torch.get(), {print_line, Progress()});

@@ -69,7 +69,7 @@ std::vector<RatioRow> ratio_rows(const std::vector<reference::Shape>& shapes,
   for (const reference::Shape& shape : shapes) {
     RatioRow row{shape.name, kNone, kNone, {}, {}, {}};
     for (const PerfRecord& record : results.perf) {
-      if (record.method != Method::kEventsWarm || record.shape.name != shape.name) continue;
+      if (record.method != kRatioMethod || record.shape.name != shape.name) continue;
       const bool ours = !is_peer(record.variant);
       if (!ours && stem_of(record.variant) != peer) continue;
       const double us = summarise(record.samples_us).p50;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "benchmarks/command/paths.hpp"
+#include "benchmarks/files/validate.hpp"
 #include "benchmarks/run/drawn_shapes.hpp"
 #include "tests/tools/tool_fixture.hpp"
 
@@ -70,6 +72,7 @@ class Ratios : public testing::Test {
     PerfRecord record;
     record.shape.name = shape;
     record.variant = variant;
+    record.method = kRatioMethod;
     record.samples_us = {us};
     record.lse = lse;
     results.perf.push_back(record);
@@ -115,6 +118,26 @@ TEST_F(Ratios, SayWhereNothingWasCompared) {
   EXPECT_EQ(table(), "");
   add("peer/flash3_fp8", "s0", 5, true);
   EXPECT_NE(table().find("No row counts."), std::string::npos);
+}
+
+class LseInFiles : public ToolTest {};
+
+TEST_F(LseInFiles, IsSaidOfEachSeriesWhereItIsKnown) {
+  PerfRecord record;
+  record.shape = made_shape("mission");
+  record.variant = "peer/flash3_fp8";
+  record.method = kRatioMethod;
+  record.samples_us = {1, 2};
+  record.repetitions = {{0, 2, {}}};
+  PerfRecord other = record;
+  other.variant = "fast";
+  record.lse = true;
+  const auto document = perf_baseline(made_run(), {record, other});
+  EXPECT_EQ(document.at("/results/0/lse"_json_pointer), true);
+  EXPECT_FALSE(document.contains("/results/1/lse"_json_pointer));
+  write(at(kPerfFile), document.dump());
+  const Status valid = validate_by_name(at(kPerfFile), default_schema_folder());
+  EXPECT_TRUE(valid.ok()) << valid.message();
 }
 
 class RatioOptions : public ToolTest {};

@@ -40,8 +40,8 @@ export flags="-O3 -std=c++17 --ftemplate-backtrace-limit=0 --expt-relaxed-conste
 export includes="-I$hopper -I$cutlass -I$here/../../.."
 export source_name=${FLASH3_SOURCE:-FlashAttention-3}
 
-# What run_mha_fwd_ needs without the switches above: split kernels always pack the heads of a group.
-sources=("$here/flash3_library.cpp" "$hopper/flash_fwd_combine.cu" "$hopper/flash_prepare_scheduler.cu")
+# Every instance that the library calls: split kernels always pack the heads of a group.
+sources=("$here/flash3_library.cpp" "$hopper/flash_fwd_combine.cu")
 for dim in 256 128 64; do
   for kind in "" packgqa_ split_; do
     sources+=("$hopper/instantiations/flash_fwd_hdim${dim}_e4m3_${kind}sm90.cu")
