@@ -15,6 +15,7 @@
 #include "benchmarks/files/google_benchmark.hpp"
 #include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/peers/contest.hpp"
+#include "benchmarks/peers/flash3/flash3_peers.hpp"
 #include "benchmarks/peers/ratios.hpp"
 #include "benchmarks/run/drawn_shapes.hpp"
 #include "benchmarks/run/goal_shapes.hpp"
@@ -165,6 +166,9 @@ Result<int> run(const Arguments& arguments) {
   auto directory = ResultDirectory::open(folder_or_default(arguments.folder, "peers"));
   if (!directory.ok()) return directory.status();
   plan->scratch = std::filesystem::absolute(directory->path()).string();
+  if (const auto flash3 = load_flash3(process_environment()(kFlash3Variable)); flash3.ok()) {
+    print_line(std::string("library of FlashAttention-3: ") + (*flash3)->source);
+  }
   for (const std::string& missing : missing_peers()) print_line("note: " + missing);
   for (const Peer& peer : peers()) {
     if (!peer.writes_lse || arguments.lse) continue;
