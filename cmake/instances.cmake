@@ -23,8 +23,8 @@ endfunction()
 function(sdpa_instances family)
   set(names "")
   foreach(id IN LISTS ARGN)
-    # The kernels with and without an LSE are one file: they share the time that headers take.
-    string(REGEX REPLACE "^${family}_|_(no_)?lse$" "" name ${id})
+    # The kernels of exact and of rounded row sums are one file: they share the time that headers take.
+    string(REGEX REPLACE "^${family}_|_(exact|rounded)$" "" name ${id})
     list(APPEND names ${name})
     string(APPEND text_of_${name} "#undef FP8_SDPA_INSTANCE\n#define FP8_SDPA_INSTANCE ${id}\n"
                                   "#include \"${family}/instances.cuh\"\n")

@@ -1,5 +1,5 @@
 # Which kernels a build has. SDPA_KERNELS is a list of globs over the names in the tables: Stage C's
-# variants and sm90's kernels (<variant>_d<head_dim>_<lse|no_lse>); sm80 and sm89 are always there. Where it
+# variants and sm90's kernels (<variant>_d<head_dim>_<exact|rounded>); sm80 and sm89 are always there. Where it
 # is not "*", the tables are written again into the build folder with the chosen rows alone, and are found
 # there before the source folder's. A table of which nothing is chosen keeps its first row.
 #

@@ -28,6 +28,14 @@ def floor(name: str, value: float, unit: str, floor: float, aim: float, higher: 
             "higher_is_better": higher}  # fmt: skip
 
 
+def write_floors(out: pathlib.Path, document: dict) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"commit": git("rev-parse", "HEAD"), **document}, indent=1) + "\n")
+    for row in document["floors"]:
+        good = row["value"] >= row["floor"] if row["higher_is_better"] else row["value"] <= row["floor"]
+        print(f"{'ok' if good else 'MISSED':6s} {row['name']}: {row['value']} {row['unit']}, floor {row['floor']}")
+
+
 def git(*arguments: str) -> str:
     run = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True)
     return run.stdout.strip()
@@ -68,29 +76,25 @@ def main() -> None:
     options = parser.parse_args()
 
     test, only = seconds(options.test_seconds), seconds(options.only_seconds)
+    mutants = json.loads((ROOT / "results/mutation_score.json").read_text())
     megabytes = sum(f.stat().st_size for f in tracked("results")) / 1e6
     floors = [
         floor("./sdpa test", test["all all"], "s", 900, 600, False),
         floor("./sdpa test --only", only["all all"], "s", 60, 30, False),
         floor("source", source_lines(), "lines", 62000, 60000, False),
         floor("results/", round(megabytes, 2), "MB", 4, 2, False),
+        floor("random mutants killed", round(100 * mutants["score"], 1), "%", 98, 100, True),
     ]
     new, old = queued_us(options.new), queued_us(options.old)
     floors += [floor(f"{name}, speed beside the old commit", round(old[name] / new[name], 4), "ratio", 0.99, 1.0, True)
                for name in new]  # fmt: skip
-    document = {
-        "commit": git("rev-parse", "HEAD"),
+    write_floors(options.out, {
         "gpu": options.gpu,
         "machine": options.machine,
         "command": options.command,
         "parts_s": test,
         "floors": floors,
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(document, indent=1) + "\n")
-    for row in floors:
-        good = row["value"] >= row["floor"] if row["higher_is_better"] else row["value"] <= row["floor"]
-        print(f"{'ok' if good else 'MISSED':6s} {row['name']}: {row['value']} {row['unit']}, floor {row['floor']}")
+    })  # fmt: skip
 
 
 if __name__ == "__main__":

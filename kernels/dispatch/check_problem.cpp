@@ -227,6 +227,10 @@ Status check_problem(const Problem& p) {
   if (p.lse != nullptr) {
     if (Status s = check_pointer("lse", p.lse, kFloatAlignment); !s.ok()) return s;
   }
+  if (p.lse_sum != LseSum::kDenominator && p.lse_sum != LseSum::kExact) {
+    return invalid_argument("lse_sum is " + std::to_string(static_cast<int>(p.lse_sum)) +
+                            "; it must be the denominator or exact");
+  }
   if (p.mask != Mask::kNone && p.mask != Mask::kCausal) {
     return invalid_argument("mask is " + std::to_string(static_cast<int>(p.mask)) +
                             "; it must be none or causal");

@@ -68,9 +68,9 @@ struct Variant {
   /// memory behind the problem's pointers and calls no CUDA function.
   Status supports(const Problem& problem, const Device& device) const;
 
-  /// Whether problems without an LSE have a kernel of their own at `head_dim`, beside the one for
-  /// those with: who judges or times the variant must look at both.
-  bool has_kernel_without_lse(int head_dim) const;
+  /// Whether problems that ask for LseSum::kExact have a kernel of their own at `head_dim`: who
+  /// judges the variant must look at both.
+  bool has_kernel_of_exact_sums(int head_dim) const;
 };
 
 /// Every variant of this build.

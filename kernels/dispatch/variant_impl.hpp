@@ -32,8 +32,8 @@ struct VariantImpl {
   /// a problem that the variant serves, planned with these options; null where nobody has measured.
   double (*predicted_us)(const Problem&, int sm_count, const PlanOptions&) = nullptr;
   bool needs_workspace = false;  ///< whatever the problem and the options
-  /// Variant::has_kernel_without_lse(); null: false.
-  bool (*has_kernel_without_lse)(int head_dim) = nullptr;
+  /// Variant::has_kernel_of_exact_sums(); null: false.
+  bool (*has_kernel_of_exact_sums)(int head_dim) = nullptr;
 };
 
 }  // namespace fp8_sdpa::detail

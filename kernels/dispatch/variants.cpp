@@ -46,9 +46,9 @@ struct Sm90Kernel {
 };
 template <Backend kBackend>
 constexpr Sm90Kernel kSm90Kernels[] = {
-#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, LSE, RATE, MEASURED, ...) \
-  {sm90::prepare<sm90::tag::VARIANT##_d##HEAD_DIM##_##LSE, kBackend>,         \
-   sm90::launch<sm90::tag::VARIANT##_d##HEAD_DIM##_##LSE, kBackend>},
+#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, SUMS, RATE, MEASURED, ...) \
+  {sm90::prepare<sm90::tag::VARIANT##_d##HEAD_DIM##_##SUMS, kBackend>,         \
+   sm90::launch<sm90::tag::VARIANT##_d##HEAD_DIM##_##SUMS, kBackend>},
 #include "sm90/tile_shapes.def"
 #undef FP8_SDPA_SM90_TILE_SHAPE
 };
@@ -58,8 +58,8 @@ template <const char* kName>
 struct Sm90Variant {
   /// The kernel of the problem, or, where there is none, one that says why.
   static int kernel_of(const Problem& p) {
-    for (const bool writes_lse : {p.lse != nullptr, false}) {
-      const int found = sm90::find_tile_shape(kName, p.head_dim, writes_lse);
+    for (const bool exact : {p.lse != nullptr && p.lse_sum == LseSum::kExact, false}) {
+      const int found = sm90::find_tile_shape(kName, p.head_dim, exact);
       if (found >= 0) return found;
     }
     int first = 0;
@@ -82,16 +82,16 @@ struct Sm90Variant {
   static Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue& queue) {
     return kSm90Kernels<kBackend>[state.kernel].launch(state, workspace, queue);
   }
-  static bool has_kernel_without_lse(int head_dim) {
-    const int with = sm90::find_tile_shape(kName, head_dim, true);
-    return with >= 0 && with != sm90::find_tile_shape(kName, head_dim, false);
+  static bool has_kernel_of_exact_sums(int head_dim) {
+    const int exact = sm90::find_tile_shape(kName, head_dim, true);
+    return exact >= 0 && exact != sm90::find_tile_shape(kName, head_dim, false);
   }
 
   static constexpr detail::VariantImpl impl() {
     detail::VariantImpl impl{supports, {}, {}};
     impl.predicted_us = predicted_us;
     impl.needs_workspace = sm90::needs_workspace(kName);
-    impl.has_kernel_without_lse = has_kernel_without_lse;
+    impl.has_kernel_of_exact_sums = has_kernel_of_exact_sums;
 #if FP8_SDPA_HAS_SM90A
     impl.device.prepare = prepare<Backend::kDevice>;
     impl.device.launch_prepared = launch<Backend::kDevice>;
@@ -106,10 +106,10 @@ struct Sm90Variant {
 
 /// What a block of each row of the table of tile shapes asks for.
 constexpr Resources kSm90Resources[] = {
-#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, LSE, RATE, MEASURED, ...) \
-  resources_of<sm90::Kernel<sm90::tag::VARIANT##_d##HEAD_DIM##_##LSE>>(       \
-      sm90::tag::VARIANT##_d##HEAD_DIM##_##LSE::kConfig.tile_m(),             \
-      sm90::tag::VARIANT##_d##HEAD_DIM##_##LSE::kConfig.tile_n),
+#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, SUMS, RATE, MEASURED, ...) \
+  resources_of<sm90::Kernel<sm90::tag::VARIANT##_d##HEAD_DIM##_##SUMS>>(       \
+      sm90::tag::VARIANT##_d##HEAD_DIM##_##SUMS::kConfig.tile_m(),             \
+      sm90::tag::VARIANT##_d##HEAD_DIM##_##SUMS::kConfig.tile_n),
 #include "sm90/tile_shapes.def"
 #undef FP8_SDPA_SM90_TILE_SHAPE
 };
@@ -255,8 +255,8 @@ Status Variant::supports(const Problem& problem, const Device& device) const {
   return impl->supports(problem, device);
 }
 
-bool Variant::has_kernel_without_lse(int head_dim) const {
-  return impl->has_kernel_without_lse != nullptr && impl->has_kernel_without_lse(head_dim);
+bool Variant::has_kernel_of_exact_sums(int head_dim) const {
+  return impl->has_kernel_of_exact_sums != nullptr && impl->has_kernel_of_exact_sums(head_dim);
 }
 
 Resources resources_at(const Variant& variant, int head_dim) {

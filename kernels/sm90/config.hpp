@@ -42,10 +42,9 @@ struct Config {
   /// A loop of its own for masked tiles, where registers allow it.
   bool masks_apart = false;
   bool integer_max = false;  ///< maxima of scores as integers, three at a time
-  /// Row sums of P by MMA: V^T has a row of ones. They are of rounded weights, as O is: good for O,
-  /// but an LSE from a few weights would be off by up to 2^-4. A tile's sum is short (13 fractional
-  /// bits), as O's are; tiles are added in fp32. reference/judge/budget.hpp says what that may do
-  /// to O.
+  /// Row sums of P by MMA: V^T has a row of ones. They are of rounded weights, as O is, and so is
+  /// the LSE (LseSum::kDenominator). A tile's sum is short (13 fractional bits), as O's are; tiles
+  /// are added in fp32. reference/judge/budget.hpp says what that may do to O and to the LSE.
   bool mma_row_sums = false;
   /// Weights that are made without the MUFU, by a piecewise-linear exp2 (softmax.cuh), with
   /// mma_row_sums: bit i is for the i-th word of four that a lane packs.

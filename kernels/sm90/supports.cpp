@@ -104,8 +104,8 @@ Status supports(const TileShape& shape, const Problem& p, const Device& device) 
   }
   if (Status s = check_formats(name, p); !s.ok()) return s;
   if (Status s = check_keys(name, shape, p); !s.ok()) return s;
-  if (shape.lse == Lse::no_lse && p.lse != nullptr) {
-    return unsupported(name + " gives no LSE at head_dim " + number(p.head_dim) +
+  if (shape.sums == Sums::rounded && p.lse != nullptr && p.lse_sum == LseSum::kExact) {
+    return unsupported(name + " gives no LSE of exact sums at head_dim " + number(p.head_dim) +
                        ": its row sums are of rounded weights");
   }
   const bool transposed = p.v.stride_dim != 1;

@@ -8,16 +8,16 @@
 
 namespace fp8_sdpa::sm90 {
 
-/// Whether a kernel writes an LSE where one is asked for; named as in tile_shapes.def.
-enum class Lse : bool { no_lse, lse };
+/// Of which weights a kernel's row sums are; named as in tile_shapes.def.
+enum class Sums : bool { rounded, exact };
 
-/// One type per kernel, named <variant>_d<head_dim>_<LSE>: the name is in the kernel's mangled
+/// One type per kernel, named <variant>_d<head_dim>_<sums>: the name is in the kernel's mangled
 /// symbol, where the compiler's resource report and the profiler show it.
 namespace tag {
-#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, LSE, RATE, MEASURED, ...) \
-  struct VARIANT##_d##HEAD_DIM##_##LSE {                                      \
-    static constexpr int kHeadDim = HEAD_DIM;                                 \
-    static constexpr Config kConfig = Config __VA_ARGS__;                     \
+#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, SUMS, RATE, MEASURED, ...) \
+  struct VARIANT##_d##HEAD_DIM##_##SUMS {                                      \
+    static constexpr int kHeadDim = HEAD_DIM;                                  \
+    static constexpr Config kConfig = Config __VA_ARGS__;                      \
   };
 #include "sm90/tile_shapes.def"
 #undef FP8_SDPA_SM90_TILE_SHAPE
@@ -27,28 +27,28 @@ struct TileShape {
   std::string_view variant;
   std::string_view kernel;  ///< the tag's name
   int head_dim;
-  Lse lse;
+  Sums sums;
   double scores_per_us;  ///< of a busy multiprocessor, at 16k keys
   Config config;
 };
 
 inline constexpr TileShape kTileShapes[] = {
-#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, LSE, RATE, MEASURED, ...) \
-  {#VARIANT, #VARIANT "_d" #HEAD_DIM "_" #LSE, HEAD_DIM,                      \
-   Lse::LSE, static_cast<double>(RATE),        Config __VA_ARGS__},
+#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, SUMS, RATE, MEASURED, ...) \
+  {#VARIANT,   #VARIANT "_d" #HEAD_DIM "_" #SUMS, HEAD_DIM,                    \
+   Sums::SUMS, static_cast<double>(RATE),         Config __VA_ARGS__},
 #include "sm90/tile_shapes.def"
 #undef FP8_SDPA_SM90_TILE_SHAPE
 };
 
-/// The variant's kernel for a head dim, with an LSE or without, as its index in kTileShapes; -1
-/// where there is none.
-constexpr int find_tile_shape(std::string_view variant, int head_dim, bool writes_lse) {
+/// The variant's kernel for a head dim, of exact row sums or of any, as its index in kTileShapes;
+/// -1 where there is none.
+constexpr int find_tile_shape(std::string_view variant, int head_dim, bool exact) {
   int found = -1;
   for (int i = 0; i < static_cast<int>(std::size(kTileShapes)); ++i) {
     const TileShape& shape = kTileShapes[i];
     if (shape.variant != variant || shape.head_dim != head_dim) continue;
-    if (shape.lse == Lse::no_lse && writes_lse) continue;
-    if (found < 0 || shape.lse == Lse::no_lse) found = i;
+    if (shape.sums == Sums::rounded && exact) continue;
+    if (found < 0 || shape.sums == Sums::rounded) found = i;
   }
   return found;
 }

@@ -76,7 +76,7 @@ struct Worst {
     *this = {how_bad, error, allowed, std::sqrt(want_square), where};
   }
 
-  GateResult gate(const char* name, const std::string& what) const {
+  GateResult gate(const std::string& name, const std::string& what) const {
     GateResult result;
     const double by = scale > 0.0 ? 1.0 / scale : 1.0;
     result.name = name;
@@ -126,11 +126,19 @@ class Expectation {
   std::int64_t rows_ = 0;
 };
 
-Budget make_budget(const CaseData& data, const ModelRun& run, const RowRange& range) {
-  const AttentionSizes sizes = sizes_of(data.shape);
-  const std::int64_t dims = sizes.head_dim;
+/// What a model computed of rows of `dims` elements, and expects to be off by.
+struct Modelled {
+  const std::vector<float>& got;
+  const std::vector<float>& want;
+  const std::vector<double>& expected_square;
+  const std::vector<RoundingSquares>& rounding_squares;
+  std::int64_t dims;
+};
+
+RowBudgets make_budgets(const AttentionSizes& sizes, const Modelled& run, const RowRange& range) {
+  const std::int64_t dims = run.dims;
   const std::int64_t heads = std::int64_t{sizes.batch} * sizes.heads_q;
-  Budget budget;
+  RowBudgets budget;
   Squares tensor;
   Expectation tensor_expected;
   for (std::int64_t head = 0; head < heads; ++head) {
@@ -139,9 +147,8 @@ Budget make_budget(const CaseData& data, const ModelRun& run, const RowRange& ra
     const std::int64_t first = head * sizes.seq_q + range.first;
     for (std::int64_t row = first; row < first + range.rows; ++row) {
       const auto place = static_cast<std::size_t>(row);
-      const Squares squares =
-          squares_of(&run.attention.o[static_cast<std::size_t>(row * dims)],
-                     &data.reference_kernel.o[static_cast<std::size_t>(row * dims)], dims);
+      const Squares squares = squares_of(&run.got[static_cast<std::size_t>(row * dims)],
+                                         &run.want[static_cast<std::size_t>(row * dims)], dims);
       Expectation expected;
       expected.add(run.expected_square[place],
                    run.rounding_squares.empty() ? RoundingSquares{} : run.rounding_squares[place]);
@@ -154,6 +161,35 @@ Budget make_budget(const CaseData& data, const ModelRun& run, const RowRange& ra
     tensor_expected.add(head_expected);
   }
   budget.tensor = std::max(tensor.mean_error(), tensor_expected.of_rows());
+  return budget;
+}
+
+/// exp(got - want), for sums: 1 also where both are no number, or both minus infinity.
+std::vector<float> sums_over(const std::vector<float>& got, const std::vector<float>& want) {
+  std::vector<float> sums;
+  for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+    const bool same = got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]));
+    sums.push_back(same ? 1.0F : std::exp(got[i] - want[i]));
+  }
+  return sums;
+}
+
+Budget make_budget(const CaseData& data, const ModelRun& run, const RowRange& range) {
+  const AttentionSizes sizes = sizes_of(data.shape);
+  Budget budget{make_budgets(sizes,
+                             {run.attention.o, data.reference_kernel.o, run.expected_square,
+                              run.rounding_squares, sizes.head_dim},
+                             range),
+                {}};
+  // Rows without keys have no sum, and those of NaN none to compare.
+  std::vector<float> sums = run.sums;
+  for (std::size_t row = 0; row < sums.size(); ++row) {
+    if (!std::isfinite(data.reference_kernel.lse[row])) sums[row] = 1.0F;
+  }
+  budget.lse = make_budgets(sizes,
+                            {sums, std::vector<float>(sums.size(), 1.0F), run.expected_sum_square,
+                             run.sum_rounding_squares, 1},
+                            range);
   return budget;
 }
 
@@ -194,14 +230,18 @@ std::shared_ptr<const Budget> budget_of(const CaseData& data, const ModelOptions
   return entry;
 }
 
-std::vector<GateResult> judge_budget(const std::vector<float>& got, const std::vector<float>& want,
-                                     const Shape& shape, const Budget& budget) {
+namespace {
+
+/// The gates "<stem>_row", "<stem>_head" and "<stem>_tensor".
+std::vector<GateResult> judge_rows(const std::string& stem, const std::vector<float>& got,
+                                   const std::vector<float>& want, const Shape& shape,
+                                   const RowBudgets& budget) {
   const std::int64_t dims = shape.head_dim;
   const std::int64_t heads = std::int64_t{shape.batch} * shape.heads_q;
   const std::int64_t rows = heads * shape.seq_q;
   if (static_cast<std::int64_t>(got.size()) != rows * dims || got.size() != want.size() ||
       static_cast<std::int64_t>(budget.row.size()) != rows) {
-    GateResult gate{"budget_tensor", kInfinity, 0.0, false, "the output has another size"};
+    GateResult gate{stem + "_tensor", kInfinity, 0.0, false, "the output has another size"};
     return {gate};
   }
   Worst worst_row, worst_head, worst_tensor;
@@ -231,10 +271,26 @@ std::vector<GateResult> judge_budget(const std::vector<float>& got, const std::v
            std::to_string(head % shape.heads_q);
   };
   return {
-      worst_row.gate("budget_row", "row " + head_text(worst_row.place / shape.seq_q) + ", row " +
-                                       std::to_string(worst_row.place % shape.seq_q) + ")"),
-      worst_head.gate("budget_head", head_text(worst_head.place) + ")"),
-      worst_tensor.gate("budget_tensor", "the whole tensor")};
+      worst_row.gate(stem + "_row", "row " + head_text(worst_row.place / shape.seq_q) + ", row " +
+                                        std::to_string(worst_row.place % shape.seq_q) + ")"),
+      worst_head.gate(stem + "_head", head_text(worst_head.place) + ")"),
+      worst_tensor.gate(stem + "_tensor", "the whole tensor")};
+}
+
+}  // namespace
+
+std::vector<GateResult> judge_budget(const std::vector<float>& got, const std::vector<float>& want,
+                                     const Shape& shape, const Budget& budget) {
+  return judge_rows("budget", got, want, shape, budget);
+}
+
+std::vector<GateResult> judge_lse_budget(const std::vector<float>& got,
+                                         const std::vector<float>& want, const Shape& shape,
+                                         const Budget& budget) {
+  Shape column = shape;
+  column.head_dim = 1;
+  const std::vector<float> ones(want.size(), 1.0F);
+  return judge_rows("lse", sums_over(got, want), ones, column, budget.lse);
 }
 
 }  // namespace fp8_sdpa::reference

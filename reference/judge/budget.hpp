@@ -35,12 +35,17 @@ struct RowRange {
 /// rounding d of weight i then moves O by d (v_i - O) / l instead of d v_i / l: over a row, where
 /// every weight meets its value, the mean square of v - O is that of v less O^2, so that it errs
 /// less, unless the largest weights meet values far from O ("sink" and "needle" try that); and what
-/// cuts l low cuts O's numerator low. Weights that are all off by the same cancel. An LSE of such
-/// a sum is not allowed for: the "lse" gate knows sums of weights before rounding alone.
-struct Budget {
+/// cuts l low cuts O's numerator low. Weights that are all off by the same cancel.
+struct RowBudgets {
   std::vector<double> row;   ///< (batch, heads_q, seq_q)
   std::vector<double> head;  ///< (batch, heads_q)
   double tensor = 0.0;
+};
+struct Budget : RowBudgets {
+  /// Of exp(LSE - the oracle's) against 1: what l, a sum of weights before or after they are
+  /// rounded, is off by, relative to the exact one. l is a column of O's numerator, for V = 1, so
+  /// the same model and the same multiples hold; model.cpp has the derivation.
+  RowBudgets lse;
 };
 
 /// How often the budget of `rows` rows together may be exceeded, in rms: 1.5 + 4.5 / sqrt(rows).
@@ -72,5 +77,11 @@ std::shared_ptr<const Budget> budget_of(const CaseData& data, const ModelOptions
 /// out; one that does not fails all three. got and want are (batch, heads_q, seq_q, head_dim).
 std::vector<GateResult> judge_budget(const std::vector<float>& got, const std::vector<float>& want,
                                      const Shape& shape, const Budget& budget);
+
+/// The gates "lse_row", "lse_head" and "lse_tensor": the same of an LSE, (batch, heads_q, seq_q).
+/// Where P stays in half the "lse" gate is the sharper one.
+std::vector<GateResult> judge_lse_budget(const std::vector<float>& got,
+                                         const std::vector<float>& want, const Shape& shape,
+                                         const Budget& budget);
 
 }  // namespace fp8_sdpa::reference

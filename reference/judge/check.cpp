@@ -55,6 +55,7 @@ Status serves_exactly(const Variant& variant, const Shape& shape, Dtype dtype, c
   problem.v = value_view(value_extent(shape, options), options, at(3), dtype);
   problem.o = q.view(at(4), options.output);
   problem.lse = options.lse ? static_cast<float*>(at(5)) : nullptr;
+  problem.lse_sum = options.lse_sum;
   const auto* floats = static_cast<const float*>(at(6));
   problem.descales = {floats, floats, floats};
   problem.softmax_scale = 1.0F;
@@ -103,18 +104,18 @@ Result<CaseResult> check_one(const Variant& variant, const CaseData& data, const
 }
 
 /// The worse of two verdicts, and every gate that the other fails.
-CaseResult merged(CaseResult with_lse, const CaseResult& without) {
-  with_lse.pass = with_lse.pass && without.pass;
-  for (const GateResult& gate : without.gates) {
+CaseResult merged(CaseResult first, const CaseResult& exact) {
+  first.pass = first.pass && exact.pass;
+  for (const GateResult& gate : exact.gates) {
     if (gate.pass) continue;
-    with_lse.gates.push_back(gate);
-    with_lse.gates.back().detail += " (asked for no LSE)";
+    first.gates.push_back(gate);
+    first.gates.back().detail += " (asked for an LSE of exact sums)";
   }
-  if (!(without.kernel.rel_l2 <= with_lse.kernel.rel_l2)) {
-    with_lse.quantised = without.quantised;
-    with_lse.kernel = without.kernel;
+  if (!(exact.kernel.rel_l2 <= first.kernel.rel_l2)) {
+    first.quantised = exact.quantised;
+    first.kernel = exact.kernel;
   }
-  return with_lse;
+  return first;
 }
 
 }  // namespace
@@ -123,13 +124,14 @@ Result<CaseResult> check(const Variant& variant, const CaseData& data, const Dev
                          const Tolerances& tolerances, const CheckOptions& asked) {
   CheckOptions options = what_it_gives(variant, data.shape, data.dtype, device, asked);
   auto result = check_one(variant, data, device, tolerances, options);
-  if (!result.ok() || !options.lse || !variant.has_kernel_without_lse(data.shape.head_dim)) {
+  if (!result.ok() || !options.lse || options.lse_sum == LseSum::kExact ||
+      !variant.has_kernel_of_exact_sums(data.shape.head_dim)) {
     return result;
   }
-  options.lse = false;
-  const auto without = check_one(variant, data, device, tolerances, options);
-  if (!without.ok()) return without.status();
-  return merged(std::move(*result), *without);
+  options.lse_sum = LseSum::kExact;
+  const auto exact = check_one(variant, data, device, tolerances, options);
+  if (!exact.ok()) return exact.status();
+  return merged(std::move(*result), *exact);
 }
 
 CaseResult judge_run(const Variant& variant, const CaseData& data, const RunOutput& output,
@@ -145,8 +147,8 @@ CaseResult judge_run(const Variant& variant, const CaseData& data, const RunOutp
   result.quantised = compare(o, data.reference_quantised.o, data.shape, tolerances.bad_threshold);
   result.kernel = compare(o, data.reference_kernel.o, data.shape, tolerances.bad_threshold);
 
-  const JudgeContext context{data.dtype, variant.fp8_p, data.max_abs_v, data.score_bound,
-                             data.drawn};
+  const JudgeContext context{data.dtype,       variant.fp8_p, data.max_abs_v,
+                             data.score_bound, data.drawn,    options.lse_sum};
   if (!options.budgets_only) {
     result.gates = judge(result.quantised, result.kernel, data.shape, tolerances, context);
   }
@@ -157,6 +159,12 @@ CaseResult judge_run(const Variant& variant, const CaseData& data, const RunOutp
   if (options.lse) {
     result.gates.push_back(judge_lse(compare_lse(output.lse, data.reference_kernel.lse, data.shape),
                                      data.shape, context));
+    if (variant.fp8_p) {
+      for (GateResult& gate :
+           judge_lse_budget(output.lse, data.reference_kernel.lse, data.shape, *budget)) {
+        result.gates.push_back(std::move(gate));
+      }
+    }
   }
   return result;
 }

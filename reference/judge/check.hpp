@@ -24,7 +24,8 @@ struct CheckOptions {
   bool padded = false;          ///< rows (and heads) with 16 elements of NaN between them
   bool budgets_only = false;    ///< leave out the tolerances stated for the named shapes
   bool lse = true;              ///< also ask for, and judge, the log-sum-exp
-  bool rerun = true;            ///< run twice and ask for equal bits
+  LseSum lse_sum = LseSum::kDenominator;
+  bool rerun = true;  ///< run twice and ask for equal bits
   PlanOptions plan{};
   /// What else is done to the problem's views: unused strides, broadcasts.
   std::function<void(Problem&)> edit = nullptr;
@@ -47,9 +48,8 @@ struct CaseResult {
 
 /// Runs the variant with poisoned output and guard bands around every tensor, checks that inputs
 /// and guards are unchanged, and judges the output. A Status other than ok means that it could not
-/// be run at all. A variant that has a kernel of its own for problems without an LSE is also judged
-/// without one: the verdict is of both, output and LSE are the first's, metrics the worse of the
-/// two.
+/// be run at all. A variant that has a kernel of its own for an LSE of exact sums is also judged
+/// with one: the verdict is of both, output and LSE are the first's, metrics the worse of the two.
 Result<CaseResult> check(const Variant& variant, const CaseData& data, const Device& device,
                          const Tolerances& tolerances, const CheckOptions& options = {});
 

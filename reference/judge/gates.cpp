@@ -117,7 +117,8 @@ double lse_tolerance(int head_dim, const JudgeContext& context) {
   const double score_error = context.fp8_p
                                  ? (kFp8Depth + 1.0) * kCut * (head_dim / kFp8Depth + 1.0) / 2.0
                                  : (head_dim + kScaleRoundings) * kAdditionError;
-  return score_error * context.score_bound + (context.fp8_p ? kFp8SumError : kSumError);
+  const bool rounded = context.fp8_p && context.lse_sum != LseSum::kExact;
+  return score_error * context.score_bound + (rounded ? kFp8SumError : kSumError);
 }
 
 GateResult judge_lse(const Metrics& lse, const Shape& shape, const JudgeContext& context) {

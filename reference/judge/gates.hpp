@@ -49,9 +49,10 @@ Metrics compare_lse(const std::vector<float>& got, const std::vector<float>& wan
 
 /// One gate's verdict.
 struct GateResult {
-  std::string name;  ///< "max_abs_err", "mean_abs_err", "pct_bad", "rel_l2", "kernel_abs",
-                     ///< "kernel_rel_l2", "budget_row", "budget_head", "budget_tensor", "lse",
-                     ///< "guards", "inputs_unchanged", "rerun_equal"
+  std::string
+      name;  ///< "max_abs_err", "mean_abs_err", "pct_bad", "rel_l2", "kernel_abs",
+             ///< "kernel_rel_l2", "budget_row", "budget_head", "budget_tensor", "lse",
+             ///< "lse_row", "lse_head", "lse_tensor", "guards", "inputs_unchanged", "rerun_equal"
   double value = 0;
   double threshold = 0;
   bool pass = false;
@@ -65,6 +66,7 @@ struct JudgeContext {
   double max_abs_v = 1.0;      ///< largest finite |V|: no |O| is larger
   double score_bound = 0.0;    ///< largest scale * ||q_i|| * ||k_j||: no |score| is larger
   bool drawn = true;           ///< inputs are drawn as shape.inputs says (not a user's tensors)
+  LseSum lse_sum = LseSum::kDenominator;  ///< what the LSE is of
 };
 
 /// Whether the absolute gates 1 to 3 are stated for this shape: no mask, uniform(-1, 1) inputs,

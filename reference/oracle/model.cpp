@@ -16,6 +16,15 @@
 // rms(v_j)^2. The sums over j run beside the online softmax, and are rescaled by its factor or the
 // square of it.
 // Errors of P that are not independent, as those of equal weights, are in weight_rounding.hpp.
+//
+// The expected error of a row's sum of rounded weights, l, relative to that of exact ones. l is a
+// column of O whose values are 1, so P and P V are as above with rms(v_j) = 1. S differs: O forgets
+// an error that all its scores have in common, l does not.
+//   S    independent errors of scores d_j: sum_j (p_j d_j)^2. Scores cut to 13 fractional bits are
+//        cut toward zero: products of one sign lose half a step each, 33 * 2^-14 of the partial sum
+//        a multiply, and there are D / 32 multiplies, whose partial sums are half the score on
+//        average: c = 33 * 2^-14 (D / 32 + 1) / 2 of each score, sum_j p_j c |s_j| in all. Where
+//        products have both signs they lose less.
 // What E4M3 weights are multiplied by is taken for FP8 tensor cores, whatever the rounding model's
 // own accumulator: a right kernel may use them.
 #include "reference/oracle/model.hpp"
@@ -58,15 +67,23 @@ struct Rounding {
   double weight_floor;  ///< half a step of its subnormals, as an unscaled weight
   double score_u;       ///< error of a score, of |q| |k| scale
   double sum_u;         ///< error of P V's sum, of sum p_j rms(v_j)
+  bool fp8;             ///< products of FP8 tensor cores
   double output_u;
   double output_floor;
   float weight_factor;
+
+  /// What cutting costs a score whose products have one sign, of that score.
+  double score_cut(int head_dim) const {
+    return fp8 ? (kDepth + 1) * 0x1p-14 * (static_cast<double>(head_dim) / kDepth + 1.0) / 2.0
+               : 0.0;
+  }
 
   explicit Rounding(const ModelOptions& options)
       : weight_u(options.weights == Weights::kHalf ? 0x1p-11 : 0x1p-4),
         weight_floor(options.weights == Weights::kHalf ? 0x1p-25 : 0x1p-18),
         score_u(options.weights == Weights::kE4M3 ? 0x1p-12 : 0x1p-21),
         sum_u(options.weights == Weights::kE4M3 ? 0x1p-10 : 0x1p-22),
+        fp8(options.weights == Weights::kE4M3),
         output_u(unit_roundoff(options.output)),
         output_floor(options.output == Dtype::kHalf ? 0x1p-25 : 0.0),
         weight_factor(options.weights == Weights::kE4M3 ? 0x1p8F : 1.0F) {
@@ -185,16 +202,17 @@ struct Row {
   std::vector<float> o;
   double weight_variance = 0.0;  ///< sum of (error of p_j)^2 rms(v_j)^2, unnormalised
   double score_variance = 0.0;
-  double magnitude = 0.0;  ///< sum of p_j rms(v_j), unnormalised
+  double magnitude = 0.0;        ///< sum of p_j rms(v_j), unnormalised
+  float rounded_sum = 0.0F;      ///< of weights after rounding, times the weight factor
+  double sum_variance = 0.0;     ///< as those of O, for V = 1
+  double score_magnitude = 0.0;  ///< sum of p_j |s_j|, unnormalised
   std::vector<float> scores;
 };
 
-/// Where the results of one row go. `rounding` is empty unless P is E4M3.
+/// Where the results of one row go: those of `place`.
 struct RowOutput {
-  float* o;
-  float* lse;
-  double* expected;
-  std::span<RoundingSquares> rounding;
+  ModelRun& run;
+  std::size_t place;
 };
 
 class RowModel {
@@ -250,11 +268,14 @@ class RowModel {
     }
     const float base = max == -kInfinity ? 0.0F : max;
     const float rescale = std::exp(row.max - base);
+    const double square_rescale = static_cast<double>(rescale) * rescale;
     row.max = max;
     row.sum *= rescale;
     row.magnitude *= rescale;
-    row.weight_variance *= static_cast<double>(rescale) * rescale;
-    row.score_variance *= static_cast<double>(rescale) * rescale;
+    row.weight_variance *= square_rescale;
+    row.score_variance *= square_rescale;
+    row.sum_variance *= square_rescale;
+    row.score_magnitude *= rescale;
     std::array<float, kTile> p{};
     for (int n = 0; n < count; ++n) {
       const auto at = static_cast<std::size_t>(n);
@@ -265,14 +286,20 @@ class RowModel {
       p[at] = round_weight(weight * rounding_.weight_factor, options_.weights);
       const double moved =
           std::max(rounding_.weight_u * weight, std::min(rounding_.weight_floor, double{weight}));
-      row.weight_variance += moved * moved / 3.0 * head_.v_square[key];
+      const double weight_variance = moved * moved / 3.0;
+      row.weight_variance += weight_variance * head_.v_square[key];
       const double score = rounding_.score_u * weight * factor_;
-      row.score_variance += score * score * q_square * head_.k_square[key] * head_.v_square[key];
+      const double score_variance = score * score * q_square * head_.k_square[key];
+      row.score_variance += score_variance * head_.v_square[key];
+      row.sum_variance += weight_variance + score_variance;
+      row.score_magnitude += weight * std::fabs(x[at]);
     }
     if (options_.accumulator != Accumulator::kFp32) {
       add_truncated_tile(first, count, p, rescale, row);
       return;
     }
+    row.rounded_sum *= rescale;
+    for (int n = 0; n < count; ++n) row.rounded_sum += p[static_cast<std::size_t>(n)];
     for (float& value : row.o) value *= rescale;
     add_products(p.data(), &head_.v[static_cast<std::size_t>(first) * dim], dim,
                  static_cast<std::size_t>(count), dim, row.o.data());
@@ -282,23 +309,29 @@ class RowModel {
                           float rescale, Row& row) const {
     const auto dim = static_cast<std::size_t>(sizes_.head_dim);
     const float* tile = &head_.v_columns[static_cast<std::size_t>(first / kTile) * dim * kTile];
-    for (std::size_t d = 0; d < dim; ++d) {
-      const bool carried = options_.accumulator == Accumulator::kTruncated13Carried;
-      float sum = carried ? row.o[d] * rescale : 0.0F;
+    const bool carried = options_.accumulator == Accumulator::kTruncated13Carried;
+    const auto add = [&](float& to, const float* column) {
+      float sum = carried ? to * rescale : 0.0F;
       for (int n = 0; n < count; n += kDepth) {
-        sum = add_truncated(sum, &p[static_cast<std::size_t>(n)], tile + d * kTile + n,
+        sum = add_truncated(sum, &p[static_cast<std::size_t>(n)], column + n,
                             std::min(kDepth, count - n));
       }
-      row.o[d] = carried ? sum : row.o[d] * rescale + sum;
-    }
+      to = carried ? sum : to * rescale + sum;
+    };
+    for (std::size_t d = 0; d < dim; ++d) add(row.o[d], tile + d * kTile);
+    static constexpr auto kOnes = [] {
+      std::array<float, kTile> ones{};
+      for (float& one : ones) one = 1.0F;
+      return ones;
+    }();
+    add(row.rounded_sum, kOnes.data());
   }
 
   void finish(const Row& row, std::int64_t keys, const RowOutput& out) const {
     const auto dim = static_cast<std::size_t>(sizes_.head_dim);
+    ModelRun& run = out.run;
     if (keys == 0) {
-      std::fill_n(out.o, dim, 0.0F);
-      *out.lse = -kInfinity;
-      *out.expected = 0.0;
+      run.attention.lse[out.place] = -kInfinity;  // all else is 0
       return;
     }
     const auto sum = static_cast<float>(row.sum);
@@ -306,20 +339,27 @@ class RowModel {
     double square = 0.0;
     for (std::size_t d = 0; d < dim; ++d) {
       const float value = round_output(row.o[d] * scale, options_.output);
-      out.o[d] = value;
+      run.attention.o[out.place * dim + d] = value;
       square += static_cast<double>(value) * value / static_cast<double>(dim);
     }
-    *out.lse = row.max + std::log(sum);
+    run.attention.lse[out.place] = row.max + std::log(sum);
+    run.sums[out.place] = row.rounded_sum / (sum * rounding_.weight_factor);
     const double v_scale = static_cast<double>(head_.v_descale) / row.sum;
     const double output = rounding_.output_u * rounding_.output_u * square +
                           rounding_.output_floor * rounding_.output_floor;
     const double bias = rounding_.sum_u * row.magnitude;
-    *out.expected =
+    run.expected_square[out.place] =
         (row.weight_variance + row.score_variance + bias * bias) * v_scale * v_scale + output / 3.0;
-    for (RoundingSquares& squares : out.rounding) {
-      squares = weight_rounding(row.scores, row.max, head_.v, sizes_.head_dim);
-      for (double& value : squares) value *= v_scale * v_scale;
-    }
+    const double sum_bias =
+        rounding_.sum_u + rounding_.score_cut(sizes_.head_dim) * row.score_magnitude / row.sum;
+    run.expected_sum_square[out.place] =
+        row.sum_variance / (row.sum * row.sum) + sum_bias * sum_bias;
+    if (run.rounding_squares.empty()) return;
+    WeightRounding squares = weight_rounding(row.scores, row.max, head_.v, sizes_.head_dim);
+    for (double& value : squares.output) value *= v_scale * v_scale;
+    for (double& value : squares.sum) value /= row.sum * row.sum;
+    run.rounding_squares[out.place] = squares.output;
+    run.sum_rounding_squares[out.place] = squares.sum;
   }
 
   const Head& head_;
@@ -343,8 +383,11 @@ ModelRun run_model(const QuantisedTensor& q, const QuantisedTensor& k, const Qua
   run.attention.o.resize(rows * dim);
   run.attention.lse.resize(rows);
   run.expected_square.resize(rows);
+  run.sums.resize(rows);
+  run.expected_sum_square.resize(rows);
   const bool fp8_p = options.weights == Weights::kE4M3;
   run.rounding_squares.resize(fp8_p ? rows : 0);
+  run.sum_rounding_squares.resize(fp8_p ? rows : 0);
   const auto run_row = [&](const Head& head, std::int64_t q_head, std::int64_t row) {
     const auto place = static_cast<std::size_t>(q_head * sizes.seq_q + row);
     std::vector<float> query(dim);
@@ -353,10 +396,7 @@ ModelRun run_model(const QuantisedTensor& q, const QuantisedTensor& k, const Qua
         q.descales[static_cast<std::size_t>(q_head)] * head.k_descale * softmax_scale;
     const std::int64_t keys =
         keys_of_row.empty() ? visible_keys(sizes, row) : keys_of_row[static_cast<std::size_t>(row)];
-    RowModel(head, sizes, options, factor)
-        .run(query.data(), keys,
-             {&run.attention.o[place * dim], &run.attention.lse[place], &run.expected_square[place],
-              std::span(run.rounding_squares).subspan(fp8_p ? place : 0, fp8_p ? 1 : 0)});
+    RowModel(head, sizes, options, factor).run(query.data(), keys, {run, place});
   };
   // As many heads at a time as keep all cores busy, and as little memory as that takes.
   const std::int64_t kv_heads = std::int64_t{sizes.batch} * sizes.heads_kv;

@@ -50,6 +50,12 @@ struct ModelRun {
   /// (batch, heads_q, seq_q): the mean square error of an element of that row of O that rounding P
   /// makes, for several maxima that P may be relative to; empty unless P is E4M3.
   std::vector<RoundingSquares> rounding_squares;
+
+  /// The same of the row sums of rounded weights, over those of exact ones: 1 where nothing is
+  /// rounded, 0 in a row without keys.
+  std::vector<float> sums;
+  std::vector<double> expected_sum_square;
+  std::vector<RoundingSquares> sum_rounding_squares;
 };
 
 /// Runs the rounding model on codes. q is (batch, heads_q, seq_q, head_dim), k and v are (batch,

@@ -77,7 +77,8 @@ __attribute__((always_inline)) inline PerMaximum errors_of(float weight, const P
   return out;
 }
 
-/// moved[i * dim + d], for each maximum: the error of O before it is divided by the row's sum.
+/// moved[i * dim + d], for each maximum: the error of O before it is divided by the row's sum;
+/// after them, that of the sum.
 template <int kLanes>
 __attribute__((always_inline)) inline void move(std::span<const float> scores, float max,
                                                 const float* v, std::size_t dim, float* moved) {
@@ -92,6 +93,11 @@ __attribute__((always_inline)) inline void move(std::span<const float> scores, f
       errors[j] = errors_of(std::exp(score[j] - max), factor, inverse);
     }
     add_errors<kLanes>(errors.data(), keys, v + first * dim, dim, moved);
+    for (std::size_t j = 0; j < keys; ++j) {
+      for (std::size_t i = 0; i < kReferenceMaxima; ++i) {
+        moved[kReferenceMaxima * dim + i] += errors[j][i];
+      }
+    }
   }
 }
 
@@ -115,10 +121,10 @@ __attribute__((target("avx512f"))) void move_avx512(std::span<const float> score
 
 }  // namespace
 
-RoundingSquares weight_rounding(const std::vector<float>& scores, float max,
-                                const std::vector<float>& v, int head_dim, Vectors vectors) {
+WeightRounding weight_rounding(const std::vector<float>& scores, float max,
+                               const std::vector<float>& v, int head_dim, Vectors vectors) {
   const auto dim = static_cast<std::size_t>(head_dim);
-  std::vector<float> moved(kReferenceMaxima * dim);
+  std::vector<float> moved(kReferenceMaxima * (dim + 1));
 #if defined(__x86_64__)
   const auto run = vectors == Vectors::kAvx512 ? move_avx512
                    : vectors == Vectors::kAvx2 ? move_avx2
@@ -128,9 +134,14 @@ RoundingSquares weight_rounding(const std::vector<float>& scores, float max,
   const auto run = move_baseline;
 #endif
   run(scores, max, v.data(), dim, moved.data());
-  RoundingSquares squares{};
-  for (std::size_t at = 0; at < moved.size(); ++at) {
-    squares[at / dim] += static_cast<double>(moved[at]) * moved[at] / static_cast<double>(dim);
+  WeightRounding squares;
+  for (std::size_t at = 0; at < kReferenceMaxima * dim; ++at) {
+    squares.output[at / dim] +=
+        static_cast<double>(moved[at]) * moved[at] / static_cast<double>(dim);
+  }
+  for (std::size_t i = 0; i < kReferenceMaxima; ++i) {
+    const double error = moved[kReferenceMaxima * dim + i];
+    squares.sum[i] = error * error;
   }
   return squares;
 }

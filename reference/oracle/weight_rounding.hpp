@@ -38,6 +38,10 @@ inline constexpr int kReferenceMaxima = 16;
 
 /// Mean squares, one for each reference maximum.
 using RoundingSquares = std::array<double, kReferenceMaxima>;
+/// Of a row of O, and of its sum of rounded weights, which is O's column for V = 1.
+struct WeightRounding {
+  RoundingSquares output{}, sum{};
+};
 
 /// A weight as E4M3 holds it, as a value: to nearest, ties to even. 0 <= weight <= 448.
 inline float round_to_e4m3(float weight) {
@@ -50,11 +54,11 @@ inline float round_to_e4m3(float weight) {
   return (weight + shift) - shift;
 }
 
-/// The mean square, over the dims, of sum_j (error of p_j) v_j, with p_j = exp(scores[j] - max)
-/// before it is divided by the row's sum. `max` is the largest score; v is (keys, head_dim). NaN
-/// where a score is NaN or infinitely large. The same bits by any vectors.
-RoundingSquares weight_rounding(const std::vector<float>& scores, float max,
-                                const std::vector<float>& v, int head_dim,
-                                Vectors vectors = widest_vectors());
+/// The mean squares of sum_j (error of p_j) v_j, over the dims, and of sum_j (error of p_j), with
+/// p_j = exp(scores[j] - max) before it is divided by the row's sum. `max` is the largest score; v
+/// is (keys, head_dim). NaN where a score is NaN or infinitely large. The same bits by any vectors.
+WeightRounding weight_rounding(const std::vector<float>& scores, float max,
+                               const std::vector<float>& v, int head_dim,
+                               Vectors vectors = widest_vectors());
 
 }  // namespace fp8_sdpa::reference

@@ -51,7 +51,7 @@ TEST(PtxasReport, RefusesAKernelWithoutARegisterCount) {
 
 TEST(PtxasReport, FindsTheTagAndNothingElse) {
   EXPECT_EQ(variant_of("_ZN8fp8_sdpa3tag16stage_c_cp_asyncE"), "stage_c_cp_async");
-  EXPECT_EQ(variant_of("_ZN8fp8_sdpa3tag25sm90_kv_split2_d64_no_lseE"), "sm90_kv_split2");
+  EXPECT_EQ(variant_of("_ZN8fp8_sdpa3tag26sm90_kv_split2_d64_roundedE"), "sm90_kv_split2");
   EXPECT_EQ(variant_of("_Z5plainPf"), "");
   EXPECT_EQ(variant_of("_Z13tagged_kernelPf"), "");
   EXPECT_EQ(variant_of("_ZN3tag99shortE"), "");

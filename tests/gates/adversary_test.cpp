@@ -29,7 +29,7 @@ TEST_P(AdversaryLengths, WorkTilesAsLongAsTheRingGiveRightAnswers) {
       ExecutorOptions{.schedule = Schedule::kWarpPriority, .asynchrony = Asynchrony::kEager});
   reference::CheckOptions options;
   options.rerun = false;
-  options.lse = kernel.lse;
+  options.lse_sum = kernel.lse_sum;
   for (const int more : {-1, 0, 1}) {
     options.transposed_v = more == 0;  // it takes another way through the ring
     const std::int64_t seq_kv = std::int64_t{kernel.tile_n} * (kernel.stages + more) - 8;

@@ -42,7 +42,7 @@ TEST_P(OnDevice, ManyRerunsGiveTheSameBits) {
   if (!ready_) return;
   const auto data = codes_of(kernels_shape(2, 4, 200, 128), 61);
   reference::CheckOptions options;
-  options.lse = GetParam().lse;
+  options.lse_sum = GetParam().lse_sum;
   const auto first = reference::run_variant(variant(), data, device_, options);
   ASSERT_TRUE(first.ok()) << first.status().message();
   constexpr int kReruns = 20;
@@ -98,9 +98,10 @@ class Bytes {
 /// A problem in device memory whose contents the test changes while the plan stays.
 class Arena {
  public:
-  Arena(const reference::Shape& shape, bool lse)
+  Arena(const reference::Shape& shape, LseSum lse_sum)
       : shape_(shape),
-        lse_(lse ? 4 * heads(shape.heads_q) * static_cast<std::size_t>(shape.seq_q) : 1),
+        lse_sum_(lse_sum),
+        lse_(4 * heads(shape.heads_q) * static_cast<std::size_t>(shape.seq_q)),
         q_(elements(shape.heads_q, shape.seq_q)),
         k_(elements(shape.heads_kv, shape.seq_kv)),
         v_(elements(shape.heads_kv, shape.seq_kv)),
@@ -132,7 +133,8 @@ class Arena {
                   static_cast<const float*>(scales_[1].data()),
                   static_cast<const float*>(scales_[2].data())};
     p.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape_.head_dim)));
-    if (lse_.size() > 1) p.lse = static_cast<float*>(lse_.data());
+    p.lse = static_cast<float*>(lse_.data());
+    p.lse_sum = lse_sum_;
     return p;
   }
   bool fill(const reference::CaseData& data) {
@@ -177,6 +179,7 @@ class Arena {
   }
 
   reference::Shape shape_;
+  LseSum lse_sum_;
   Bytes lse_;
   Bytes q_, k_, v_, o_;
   std::array<Bytes, 3> scales_;
@@ -186,7 +189,7 @@ std::vector<std::uint16_t> output_alone(const Kernel& kernel, const reference::C
                                         const Device& device, const PlanOptions& plan = {}) {
   reference::CheckOptions options;
   options.plan = plan;
-  options.lse = kernel.lse;
+  options.lse_sum = kernel.lse_sum;
   const auto run = reference::run_variant(*kernel.variant, data, device, options);
   EXPECT_TRUE(run.ok()) << run.status().message();
   return run.ok() ? run->o : std::vector<std::uint16_t>{};
@@ -196,7 +199,7 @@ TEST_P(OnDevice, TwoStreamsAtOnceDoNotDisturbEachOther) {
   if (!ready_) return;
   const reference::Shape shape = kernels_shape(1, 4, 300, 128);
   const reference::CaseData data[] = {codes_of(shape, 62), codes_of(shape, 63)};
-  Arena arenas[] = {Arena(shape, GetParam().lse), Arena(shape, GetParam().lse)};
+  Arena arenas[] = {Arena(shape, GetParam().lse_sum), Arena(shape, GetParam().lse_sum)};
   cudaStream_t streams[2];
   std::vector<Plan> plans;
   std::vector<reference::Workspace> workspaces;
@@ -230,7 +233,7 @@ TEST_P(OnDevice, TwoStreamsAtOnceDoNotDisturbEachOther) {
 TEST_P(OnDevice, AReplayedGraphSeesNewInputsAndScales) {
   if (!ready_) return;
   const reference::Shape shape = kernels_shape(2, 2, 100, 128);
-  Arena arena(shape, GetParam().lse);
+  Arena arena(shape, GetParam().lse_sum);
   reference::CaseData data = codes_of(shape, 64);
   ASSERT_TRUE(arena.allocated() && arena.fill(data));
   const auto planned = plan(arena.problem(), device_, &variant());
@@ -267,7 +270,7 @@ void expect_every_head(const Kernel& kernel, const Device& device, int batch, in
   const reference::Shape one = make_shape(1, 1, seq, seq, kernel.head_dim);
   const reference::CaseData common = codes_of(one, 67);
   const reference::CaseData last = codes_of(one, 68);
-  Arena arena(make_shape(batch, heads, seq, seq, kernel.head_dim), kernel.lse);
+  Arena arena(make_shape(batch, heads, seq, seq, kernel.head_dim), kernel.lse_sum);
   if (!arena.allocated()) {
     GTEST_SKIP() << "not enough free device memory for this problem";
   }

@@ -26,12 +26,12 @@ class Awaited {
                 {data.v.codes, data.v.descales}},
         o_(data.q.codes.size()),
         lse_(o_.size() / static_cast<std::size_t>(data.shape.head_dim)),
-        hidden_(problem(false)) {
+        hidden_(problem(LseSum::kDenominator)) {
     poison(o_);
     poison(lse_);
   }
 
-  Problem problem(bool lse) {
+  Problem problem(LseSum lse_sum) {
     const reference::Shape& shape = data_.shape;
     const reference::Extent q{shape.batch, shape.heads_q, shape.seq_q, shape.head_dim};
     const reference::Extent kv{shape.batch, shape.heads_kv, shape.seq_kv, shape.head_dim};
@@ -46,7 +46,8 @@ class Awaited {
     p.k = kv.view(inputs_[1].codes.data(), data_.dtype);
     p.v = kv.view(inputs_[2].codes.data(), data_.dtype);
     p.o = q.view(o_.data(), Dtype::kHalf);
-    p.lse = lse ? lse_.data() : nullptr;
+    p.lse = lse_.data();
+    p.lse_sum = lse_sum;
     p.descales = {inputs_[0].descales.data(), inputs_[1].descales.data(),
                   inputs_[2].descales.data()};
     p.softmax_scale = data_.softmax_scale;
@@ -62,7 +63,7 @@ class Awaited {
   }
   /// Inputs of NaN, to be shown again; nothing has been written.
   void hide() {
-    hidden_ = HiddenInputs(problem(false));
+    hidden_ = HiddenInputs(problem(LseSum::kDenominator));
     poison(o_);
     poison(lse_);
   }
@@ -102,21 +103,21 @@ class EarlyStart : public testing::TestWithParam<const Variant*> {
  protected:
   /// Of `shape`, once for each kernel that the variant has for it.
   void expect_patience(const reference::Shape& shape) {
-    const bool two = GetParam()->has_kernel_without_lse(shape.head_dim);
-    expect_patience(shape, true);
-    if (two) expect_patience(shape, false);
+    const bool two = GetParam()->has_kernel_of_exact_sums(shape.head_dim);
+    expect_patience(shape, LseSum::kDenominator);
+    if (two) expect_patience(shape, LseSum::kExact);
   }
 
  private:
-  void expect_patience(const reference::Shape& shape, bool lse) {
+  void expect_patience(const reference::Shape& shape, LseSum lse_sum) {
     Device device;
     if (!use_backend(Backend::kHost, &device)) return;
     const Variant& variant = *GetParam();
     const auto data = case_data(shape, 91);
     Awaited awaited(*data);
     reference::CheckOptions options;
-    options.lse = lse && variant.supports(awaited.problem(true), device).ok();
-    const Status served = variant.supports(awaited.problem(options.lse), device);
+    options.lse_sum = lse_sum;
+    const Status served = variant.supports(awaited.problem(lse_sum), device);
     if (!served.ok()) {
       EXPECT_TRUE(is_known_decline(served)) << served.message();
       return;
@@ -128,14 +129,14 @@ class EarlyStart : public testing::TestWithParam<const Variant*> {
     std::function<void()> earlier = [&] { awaited.write_inputs(workspace); };
     device.executor = std::make_shared<const ExecutorOptions>(
         ExecutorOptions{.earlier_kernels = [&] { earlier(); }});
-    const Result<Plan> planned = plan(awaited.problem(options.lse), device, &variant);
+    const Result<Plan> planned = plan(awaited.problem(lse_sum), device, &variant);
     ASSERT_TRUE(planned.ok()) << planned.status().message();
     workspace.assign(planned->workspace_bytes(), std::byte{0xFF});
     const Status status = forward(*planned, workspace.data(), nullptr);
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(awaited.runs, 1);
     EXPECT_FALSE(awaited.written_too_early);
-    expect_equal(awaited, *expected, options.lse);
+    expect_equal(awaited, *expected);
 
     // A launch with other inputs leaves nothing in the workspace that the next one takes for its
     // own.
@@ -144,15 +145,14 @@ class EarlyStart : public testing::TestWithParam<const Variant*> {
     ASSERT_TRUE(forward(*planned, workspace.data(), nullptr).ok());
     awaited.show();
     ASSERT_TRUE(forward(*planned, workspace.data(), nullptr).ok());
-    expect_equal(awaited, *expected, options.lse);
+    expect_equal(awaited, *expected);
     const std::vector<std::byte> left = workspace;
     ASSERT_TRUE(forward(*planned, workspace.data(), nullptr).ok());
     EXPECT_EQ(workspace, left) << "counts of one launch are left to the next";
   }
 
-  static void expect_equal(const Awaited& seen, const reference::RunOutput& expected, bool lse) {
+  static void expect_equal(const Awaited& seen, const reference::RunOutput& expected) {
     EXPECT_EQ(seen.o(), expected.o);
-    if (!lse) return;
     EXPECT_EQ(seen.lse(), expected.lse);
   }
 };

@@ -77,7 +77,7 @@ TEST(EqualityOnHost, EveryScheduleGivesTheSameBits) {
       device.executor =
           std::make_shared<const ExecutorOptions>(ExecutorOptions{.schedule = schedule});
       reference::CheckOptions options;
-      options.lse = kernel.lse;
+      options.lse_sum = kernel.lse_sum;
       const auto result =
           reference::check(*kernel.variant, *data, device, config().tolerances, options);
       ASSERT_TRUE(result.ok()) << result.status().message();

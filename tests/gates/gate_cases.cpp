@@ -126,8 +126,8 @@ std::vector<Kernel> all_kernels() {
   }
   for (const sm90::TileShape& shape : sm90::kTileShapes) {
     kernels.push_back({std::string(shape.kernel), *find_variant(shape.variant), shape.head_dim,
-                       shape.lse == sm90::Lse::lse, !shape.config.two_terms, shape.config.tile_n,
-                       shape.config.stages});
+                       shape.sums == sm90::Sums::exact ? LseSum::kExact : LseSum::kDenominator,
+                       !shape.config.two_terms, shape.config.tile_n, shape.config.stages});
   }
   return kernels;
 }

@@ -67,13 +67,13 @@ std::vector<const Variant*> all_variants();
 /// One kernel of a variant and what it is for: a row of sm90's table of tile shapes, or a variant
 /// of another family at the head dim that it is for.
 struct Kernel {
-  std::string name;  ///< "sm90_kv_split_d64_lse", "stage_c_cp_async"
+  std::string name;  ///< "sm90_kv_split_d64_exact", "stage_c_cp_async"
   const Variant* variant = nullptr;
   int head_dim = 64;
-  bool lse = true;         ///< the problems that are its own ask for an LSE
-  bool many_keys = false;  ///< it serves more than 128 keys and no fewer
-  int tile_n = 0;          ///< of sm90: keys of a KV tile, and
-  int stages = 0;          ///< of sm90: tiles in flight; else 0
+  LseSum lse_sum = LseSum::kDenominator;  ///< that the problems that are its own ask for
+  bool many_keys = false;                 ///< it serves more than 128 keys and no fewer
+  int tile_n = 0;                         ///< of sm90: keys of a KV tile, and
+  int stages = 0;                         ///< of sm90: tiles in flight; else 0
 
   /// `few` keys, at most 128, or as many more as it takes for this kernel.
   std::int64_t keys(std::int64_t few) const { return many_keys ? few + 128 : few; }

@@ -56,6 +56,7 @@ class Draw {
     std::shuffle(places.begin(), places.end(), random_);
     for (int i = 0; i < kPointers; ++i) move_to(p_, i, places[static_cast<std::size_t>(i)]);
     if (one_in(4)) p_.lse = nullptr;
+    if (one_in(4)) p_.lse_sum = LseSum::kExact;
     for (int spoils = pick({0, 0, 1, 1, 1, 2, 3}); spoils > 0; --spoils) spoil();
   }
   const Problem& problem() const { return p_; }
@@ -331,6 +332,7 @@ void expect_as_a_copy(const Problem& p, const Variant& variant, Draw& draw) {
     (plain.*member).dtype = (p.*member).dtype;
   }
   if (p.lse == nullptr) plain.lse = nullptr;
+  plain.lse_sum = p.lse_sum;
   plain.softmax_scale = p.softmax_scale;
   plain.mask = p.mask;
   Placed copy(plain, true);

@@ -53,7 +53,7 @@ Subject kernel_subject(Backend backend, const Kernel& kernel) {
         options.plan = plan;
         options.output = output;
         options.padded = true;
-        options.lse = kernel.lse;
+        options.lse_sum = kernel.lse_sum;
         return reference::run_variant(*kernel.variant, data, device, options);
       },
       kernel};

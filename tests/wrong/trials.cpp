@@ -389,6 +389,7 @@ Outcome try_function(const std::function<Attended(const CaseData&)>& function, b
     add(outcome, trial, judge_budget(got.o, want.o, data.shape, *budget));
     add(outcome, trial,
         {judge_lse(compare_lse(got.lse, want.lse, data.shape), data.shape, context)});
+    if (fp8_p) add(outcome, trial, judge_lse_budget(got.lse, want.lse, data.shape, *budget));
     if (trial.for_peers) outcome.ask(got.o, data);
   }
   return outcome;

@@ -82,7 +82,7 @@ Variant variant_of(std::string_view kernel, detail::VariantImpl* impl) {
   }
   Variant variant = **find_variant(name);
   *impl = *variant.impl;
-  impl->has_kernel_without_lse = nullptr;
+  impl->has_kernel_of_exact_sums = nullptr;
   if (supports != nullptr) impl->supports = supports;
   variant.impl = impl;
   return variant;

@@ -62,6 +62,17 @@ struct Descales {
   const float* v = nullptr;  ///< (batch, heads_kv), contiguous
 };
 
+/// Which sum of weights exp(s - m) an LSE is the logarithm of.
+enum class LseSum : std::uint8_t {
+  /// The one that O was divided by: partial results merge with it as if they had been computed
+  /// together, O = sum exp(LSE_i - LSE) O_i. The fast sm90 kernels sum weights after rounding them
+  /// to E4M3, so that their LSE differs from that of exact weights by the rounding's mean over the
+  /// row: 0.03 / sqrt(n) rms where n keys share the weight, 0.08 + seq_kv 2^-18 at most.
+  kDenominator,
+  /// Of weights before rounding, in fp32: what a backward pass wants. Slower on sm90.
+  kExact,
+};
+
 /// One attention problem: sizes, tensors, scales. Nothing here is owned.
 struct Problem {
   int batch = 0;  ///< sizes are 1 or more
@@ -76,6 +87,7 @@ struct Problem {
   Tensor o;              ///< (batch, heads_q, seq_q, head_dim), half or bf16; written
   float* lse = nullptr;  ///< optional (batch, heads_q, seq_q), contiguous: natural-log-sum-exp of
                          ///< the scaled scores
+  LseSum lse_sum = LseSum::kDenominator;
   Descales descales;
   float softmax_scale = 0.0F;  ///< positive and finite; 0 for 1 / sqrt(head_dim)
   Mask mask = Mask::kNone;

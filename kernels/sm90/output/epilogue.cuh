@@ -7,23 +7,12 @@
 
 namespace fp8_sdpa::sm90 {
 
-/// What becomes of a lane's two rows at the end.
-struct RowResults {
-  float scale[2];  ///< O = scale * sum of P V
-  float lse[2];
-};
-
-/// m and l of whole rows to factors. No key seen: O = 0, LSE = -inf; a NaN in l stays one.
-GPU_FN void finish_rows(const Rows& rows, float v_descale, RowResults& results) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const float l = rows.sum[h];
-    results.scale[h] = l == 0.0F ? 0.0F : v_descale / l;
-    results.lse[h] =
-        l == 0.0F ? -INFINITY
-                  : (gpu::fma(rows.max[h], rows.scale, -kLog2WeightScale) + gpu::log2_approx(l)) *
-                        attention::kLn2;
-  }
+/// LSE of a lane's row h. No key seen: -inf; a NaN in l stays one.
+GPU_FN float log_sum_exp(const Rows& rows, int h) {
+  const float l = rows.sum[h];
+  if (l == 0.0F) return -INFINITY;
+  return (gpu::fma(rows.max[h], rows.scale, -kLog2WeightScale) + gpu::log2_approx(l)) *
+         attention::kLn2;
 }
 
 /// Counts an arrival of this warp at a work tile and returns how many there have been. The last one
@@ -88,13 +77,12 @@ struct Epilogue {
     if constexpr (T::kMaySplit) {
       if (!merge_splits(range, rows, share)) return;
     }
-    RowResults results;
-    finish_rows(rows, held.v_descale, results);
     if (p.output == Dtype::kBFloat16) {
-      store<Dtype::kBFloat16>(held, results, share);
+      store<Dtype::kBFloat16>(held, rows, share);
     } else {
-      store<Dtype::kHalf>(held, results, share);
+      store<Dtype::kHalf>(held, rows, share);
     }
+    if (p.lse != nullptr) store_lse(held, rows);
   }
 
  private:
@@ -244,12 +232,26 @@ struct Epilogue {
       (upper ? low : high) = other;
     }
   }
+  /// The first of a lane's two rows; the other is 8 below. By the thread's number: the compiler
+  /// would keep the lane's through the loop, and spill.
+  GPU_FN static int first_row(const Held& held) {
+    return held.first_row + row_of_warp<T>(gpu::warp_idx() - kWarpgroupWarps) +
+           gpu::thread_idx() / 4 % 8;
+  }
+  GPU_FN void store_lse(const Held& held, const Rows& rows) const {
+    if (gpu::thread_idx() % 4 != 0 || own_split() != 0) return;
+    const std::int64_t bh = static_cast<std::int64_t>(held.batch) * p.heads_q.value + held.head;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = first_row(held) + 8 * h;
+      if (row < p.seq_q) p.lse[bh * p.seq_q + row] = log_sum_exp(rows, h);
+    }
+  }
   /// A lane has two columns of each tile of 8, a word. Lanes of a pair exchange until each has two
   /// words of every other tile, and stores 8 bytes; where columns are many, quads go on until each
   /// lane has all four of every fourth.
   template <Dtype kOutput>
-  GPU_FN void store(const Held& held, const RowResults& results,
-                    const float (&share)[kShare]) const {
+  GPU_FN void store(const Held& held, const Rows& rows, const float (&share)[kShare]) const {
     constexpr int kWords = T::kHeadDim > 64 && kShare % 16 == 0 ? 4 : 2;
     struct alignas(kWords * sizeof(std::uint32_t)) Words {
       std::uint32_t word[kWords];
@@ -259,34 +261,23 @@ struct Epilogue {
     const int first_column =
         own_split() * kShare * 2 + (kWords == 4 ? 8 * t : 8 * (t % 2) + 4 * (t / 2));
     const int in_warp = lane / 4;
-    const int first_row =
-        held.first_row + row_of_warp<T>(gpu::warp_idx() - kWarpgroupWarps) + in_warp;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int row = first_row + 8 * h;
-      const bool inside = row < p.seq_q;
+      const bool inside = first_row(held) + 8 * h < p.seq_q;
       std::uint16_t* const to = held.o + ((in_warp + 8 * h) * p.o_strides.seq + first_column);
-      const bool empty = results.lse[h] == -INFINITY;  // O may hold 0 * NaN
+      const bool empty = rows.sum[h] == 0.0F;  // no key seen: O may hold 0 * NaN
+      const float scale = held.v_descale / rows.sum[h];
 #pragma unroll
       for (int j = 0; j < kShare / 4; j += kWords) {
         Words words;
 #pragma unroll
         for (int i = 0; i < kWords; ++i) {
           const float* x = &share[4 * (j + i) + 2 * h];
-          words.word[i] = empty ? 0
-                                : attention::pack_output(x[0] * results.scale[h],
-                                                         x[1] * results.scale[h], kOutput);
+          words.word[i] = empty ? 0 : attention::pack_output(x[0] * scale, x[1] * scale, kOutput);
         }
         exchange<1>(t, words.word);
         if constexpr (kWords == 4) exchange<2>(t, words.word);
         if (inside) *reinterpret_cast<Words*>(to + 8 * j) = words;
-      }
-      if constexpr (!T::kConfig.mma_row_sums) {
-        if (inside && p.lse != nullptr && t == 0 && own_split() == 0) {
-          const std::int64_t bh =
-              static_cast<std::int64_t>(held.batch) * p.heads_q.value + held.head;
-          p.lse[bh * p.seq_q + row] = results.lse[h];
-        }
       }
     }
   }

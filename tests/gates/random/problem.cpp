@@ -69,7 +69,10 @@ std::string RandomProblem::describe() const {
          text(shape.head_dim) + " " + name_of(shape.mask) + " " + shape.inputs.family + " " +
          name_of(dtype) + "->" + name_of(options.output) +
          (options.sequence_major ? " (B,S,H,D)" : " (B,H,S,D)") +
-         (options.padded ? " padded" : "") + (options.lse ? " lse" : "") +
+         (options.padded ? " padded" : "") +
+         (!options.lse                        ? ""
+          : options.lse_sum == LseSum::kExact ? " lse of exact sums"
+                                              : " lse") +
          (vary_descales ? " scales" : "") + " scale " + text(softmax_scale);
 }
 
@@ -93,7 +96,8 @@ RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Devi
   problem.options.output = dice.one_in(2) ? Dtype::kBFloat16 : Dtype::kHalf;
   problem.options.sequence_major = dice.one_in(2);
   problem.options.padded = dice.one_in(2);
-  problem.options.lse = !dice.one_in(4);
+  problem.options.lse = !dice.one_in(8);
+  problem.options.lse_sum = kernel.lse_sum;
   problem.options.rerun = dice.one_in(4);
   problem.options.budgets_only = true;
   problem.vary_descales = dice.one_in(2);

@@ -97,12 +97,13 @@ TEST(Choose, AmongHopperKernelsWorkTilesShouldFillTheDevice) {
   EXPECT_LE(variant->resources.tile_m, 128) << variant->name;
 }
 
-// The fastest kernels give no LSE: they are for those who ask for none.
-TEST(Choose, AnLseIsNotGivenUpForSpeed) {
+// The fastest kernels sum rounded weights: an LSE of exact ones is not given up for speed, and any
+// other has no price.
+TEST(Choose, AnLseOfExactSumsIsNotGivenUpForSpeed) {
   struct Fastest {
     int head_dim;
-    std::vector<std::string_view> without_lse;  // one of them is the fastest
-    std::string_view with_lse;
+    std::vector<std::string_view> of_all;  // one of them is the fastest
+    std::string_view exact;
   };
   for (const Fastest& fastest :
        {Fastest{64, {"sm90_independent", "sm90_pre_transpose"}, "sm90_independent"},
@@ -111,31 +112,35 @@ TEST(Choose, AnLseIsNotGivenUpForSpeed) {
     for (const std::int64_t seq : {4096, 16384}) {
       Problem problem = problem_of({1, 16, seq, fastest.head_dim});
       const std::string_view name = chosen(problem)->name;
-      EXPECT_NE(std::find(fastest.without_lse.begin(), fastest.without_lse.end(), name),
-                fastest.without_lse.end())
+      EXPECT_NE(std::find(fastest.of_all.begin(), fastest.of_all.end(), name), fastest.of_all.end())
           << name;
       std::vector<float> lse(16 * 16384);
       problem.lse = lse.data();
-      EXPECT_EQ(chosen(problem)->name, fastest.with_lse) << seq;
+      EXPECT_EQ(chosen(problem)->name, name) << seq;
+      problem.lse_sum = LseSum::kExact;
+      EXPECT_EQ(chosen(problem)->name, fastest.exact) << seq;
     }
   }
 }
 
-// With an LSE or without: a variant takes the kernel that is made for it, or says that it has none.
-TEST(Choose, AVariantsKernelIsChosenByTheLse) {
-  const auto kernel = [](std::string_view variant, int head_dim, bool lse) {
-    const int found = sm90::find_tile_shape(variant, head_dim, lse);
+// A variant takes the kernel of the sums that are asked for, or says that it has none.
+TEST(Choose, AVariantsKernelIsChosenByTheSums) {
+  const auto kernel = [](std::string_view variant, int head_dim, bool exact) {
+    const int found = sm90::find_tile_shape(variant, head_dim, exact);
     return found < 0 ? "" : sm90::kTileShapes[found].kernel;
   };
-  EXPECT_EQ(kernel("sm90_independent", 64, true), "sm90_independent_d64_lse");
-  EXPECT_EQ(kernel("sm90_independent", 64, false), "sm90_independent_d64_no_lse");
-  EXPECT_EQ(kernel("sm90_intra_overlap", 128, false), "sm90_intra_overlap_d128_lse");
+  EXPECT_EQ(kernel("sm90_independent", 64, true), "sm90_independent_d64_exact");
+  EXPECT_EQ(kernel("sm90_independent", 64, false), "sm90_independent_d64_rounded");
+  EXPECT_EQ(kernel("sm90_intra_overlap", 128, false), "sm90_intra_overlap_d128_exact");
   EXPECT_EQ(kernel("sm90_independent", 128, false), "");
   Problem problem = problem_of({1, 16, 4096, 256});
   float lse = 0.0F;
+  problem.lse_sum = LseSum::kExact;  // of nothing, as long as no LSE is asked for
+  EXPECT_TRUE((*find_variant("sm90_independent"))->supports(problem, device_like(90)).ok());
   problem.lse = &lse;
   EXPECT_EQ((*find_variant("sm90_independent"))->supports(problem, device_like(90)).message(),
-            "sm90_independent gives no LSE at head_dim 256: its row sums are of rounded weights");
+            "sm90_independent gives no LSE of exact sums at head_dim 256: its row sums are of "
+            "rounded weights");
   problem.head_dim = 128;
   problem.q.stride_seq = problem.k.stride_seq = problem.v.stride_seq = problem.o.stride_seq = 128;
   EXPECT_EQ((*find_variant("sm90_independent"))->supports(problem, device_like(90)).message(),

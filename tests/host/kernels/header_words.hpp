@@ -99,6 +99,7 @@ inline bool legal(const Problem& p) {
   if (p.heads_q % p.heads_kv != 0) return false;
   if (!std::isfinite(p.softmax_scale) || p.softmax_scale < 0.0F) return false;
   if (p.mask != Mask::kNone && p.mask != Mask::kCausal) return false;
+  if (p.lse_sum != LseSum::kDenominator && p.lse_sum != LseSum::kExact) return false;
   const auto views = views_of(p);
   for (int i = 0; i < 4; ++i) {
     if (!legal_view(views[static_cast<std::size_t>(i)], i == kOutput)) return false;

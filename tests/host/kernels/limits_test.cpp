@@ -32,10 +32,8 @@ void expect_limit(const Status& status, bool served, const char* reason) {
 
 /// One head of a tile of query rows, and keys that the kernel serves.
 Problem problem_of(const sm90::TileShape& shape) {
-  Problem p =
-      made_up(1, 1, 1, shape.config.tile_m(), shape.config.two_terms ? 128 : 256, shape.head_dim);
-  p.lse = nullptr;
-  return p;
+  return made_up(1, 1, 1, shape.config.tile_m(), shape.config.two_terms ? 128 : 256,
+                 shape.head_dim);
 }
 
 class Sm90Limits : public testing::TestWithParam<sm90::TileShape> {
@@ -130,12 +128,10 @@ TEST_P(Sm90Limits, UnitsOfV) {
   for (const std::int64_t more : {0, 1}) {
     const std::int64_t keys = (kMost - 1) / 2 * config.tile_n + more;  // and one tile of rows
     Problem p = made_up(1, 1, 1, 1, keys, GetParam().head_dim);
-    p.lse = nullptr;
     expect_limit(supports(p), more == 0, reason);
     // Two heads of as many tiles of rows, and two tiles of keys.
     const std::int64_t rows = (kMost - 4) / 2 * config.tile_m() + more;
     p = made_up(1, 2, 1, rows, 2 * config.tile_n, GetParam().head_dim);
-    p.lse = nullptr;
     expect_limit(supports(p), more == 0, reason);
   }
 }
@@ -192,15 +188,15 @@ TEST_P(Sm90Limits, TilesOfKeysInTheWorkspace) {
   }
 }
 
-// A kernel without an LSE beside one with.
-TEST_P(Sm90Limits, KernelsWithoutAnLseAreKnown) {
+// A kernel of exact sums beside one of rounded weights.
+TEST_P(Sm90Limits, KernelsOfExactSumsAreKnown) {
   int kernels = 0;
   for (const sm90::TileShape& other : sm90::kTileShapes) {
     kernels += other.variant == GetParam().variant && other.head_dim == GetParam().head_dim ? 1 : 0;
   }
   const Variant& variant = **find_variant(GetParam().variant);
-  EXPECT_EQ(variant.has_kernel_without_lse(GetParam().head_dim), kernels == 2);
-  EXPECT_FALSE(variant.has_kernel_without_lse(96));
+  EXPECT_EQ(variant.has_kernel_of_exact_sums(GetParam().head_dim), kernels == 2);
+  EXPECT_FALSE(variant.has_kernel_of_exact_sums(96));
 }
 
 INSTANTIATE_TEST_SUITE_P(Limits, Sm90Limits, testing::ValuesIn(sm90::kTileShapes),

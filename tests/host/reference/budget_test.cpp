@@ -103,6 +103,63 @@ TEST(Budget, AnExactKernelPassesAndZerosFailOnEveryFamilyMaskAndFormat) {
   }
 }
 
+std::string lse_failures(const std::vector<float>& lse, const CaseData& data) {
+  std::string names;
+  const auto budget = budget_of(data, model_of(true, Dtype::kHalf));
+  for (const GateResult& gate :
+       judge_lse_budget(lse, data.reference_kernel.lse, data.shape, *budget)) {
+    if (!gate.pass) names += (names.empty() ? "" : " ") + gate.name;
+  }
+  return names;
+}
+
+// Of weights before rounding or after it, as fp32 or as FP8 tensor cores add them up.
+TEST(Budget, AnLseOfExactOrOfRoundedWeightsPasses) {
+  for (const InputFamily& family : input_families()) {
+    for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
+      const auto data = make_case(make_shape(std::string(family.name), 33, 90, mask), 2);
+      SCOPED_TRACE(std::string(family.name) + " " + name_of(mask));
+      EXPECT_EQ(lse_failures(data->reference_kernel.lse, *data), "");
+      for (const Accumulator accumulator : {Accumulator::kFp32, Accumulator::kTruncated13}) {
+        ModelOptions options = model_of(true, Dtype::kHalf);
+        options.accumulator = accumulator;
+        const ModelRun model = run(*data, options);
+        std::vector<float> lse = model.attention.lse;
+        EXPECT_EQ(lse_failures(lse, *data), "");
+        for (std::size_t i = 0; i < lse.size(); ++i) {
+          if (std::isfinite(lse[i])) lse[i] += std::log(model.sums[i]);
+        }
+        EXPECT_EQ(lse_failures(lse, *data), "");
+      }
+    }
+  }
+}
+
+TEST(Budget, AnLseOfAnythingElseFails) {
+  const auto data = make_case(make_shape("normal", 256, 256), 3);
+  const std::vector<float>& right = data->reference_kernel.lse;
+  constexpr const char* kAll = "lse_row lse_head lse_tensor";
+  std::vector<float> lse = right;
+  for (float& value : lse) value += 0x1p-6F;
+  EXPECT_EQ(lse_failures(lse, *data), "lse_head lse_tensor") << "a 64th of the sum is lost";
+  lse = right;
+  std::rotate(lse.begin(), lse.begin() + 1, lse.end());
+  EXPECT_EQ(lse_failures(lse, *data), kAll);
+  for (const float wrong :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 0.0F}) {
+    lse = right;
+    lse[300] = wrong;
+    EXPECT_NE(lse_failures(lse, *data).find("lse_row"), std::string::npos) << wrong;
+  }
+  lse.pop_back();
+  EXPECT_EQ(lse_failures(lse, *data), "lse_tensor");
+  // A row without keys has -inf, one that sees a NaN has NaN.
+  auto masked = make_case(make_shape("normal", 40, 8, Mask::kCausal), 4);
+  lse = masked->reference_kernel.lse;
+  lse[0] = -1e30F;
+  EXPECT_NE(lse_failures(lse, *masked), "");
+}
+
 TEST(Budget, OneWrongRowOrHeadFailsItsOwnGate) {
   const auto data = make_case(make_shape("normal", 256, 256), 3);
   const ModelOptions options = model_of(true, Dtype::kHalf);

@@ -113,12 +113,12 @@ Status second_run_differs(const Problem& p, const gpu::Queue& queue) {
   return status;
 }
 
-/// Two kernels behind one variant: the one for problems without an LSE is wrong, or that with one.
-Status wrong_without_lse(const Problem& p, const gpu::Queue& queue) {
-  return p.lse == nullptr ? ignores_descale_of_v(p, queue) : exact(p, queue);
+/// Two kernels behind one variant: the one for an LSE of exact sums is wrong, or the other.
+Status wrong_if_exact(const Problem& p, const gpu::Queue& queue) {
+  return p.lse_sum == LseSum::kExact ? ignores_descale_of_v(p, queue) : exact(p, queue);
 }
-Status wrong_with_lse(const Problem& p, const gpu::Queue& queue) {
-  return p.lse != nullptr ? ignores_descale_of_v(p, queue) : exact(p, queue);
+Status wrong_unless_exact(const Problem& p, const gpu::Queue& queue) {
+  return p.lse_sum != LseSum::kExact ? ignores_descale_of_v(p, queue) : exact(p, queue);
 }
 
 Status fails(const Problem&, const gpu::Queue&) {
@@ -143,9 +143,9 @@ std::shared_ptr<const CaseData> small_case(Mask mask = Mask::kNone) {
 
 Result<CaseResult> run(detail::Launch launch, const CheckOptions& options = {},
                        Mask mask = Mask::kNone, bool served = true,
-                       bool (*has_kernel_without_lse)(int) = nullptr) {
+                       bool (*has_kernel_of_exact_sums)(int) = nullptr) {
   detail::VariantImpl impl{served ? serves_all : serves_none, {}, {launch}};
-  impl.has_kernel_without_lse = has_kernel_without_lse;
+  impl.has_kernel_of_exact_sums = has_kernel_of_exact_sums;
   const Variant variant{"made_up", "for a test", Family::kStageC, {}, {128, 1024, 32, 32}, &impl};
   Device device;
   device.backend = Backend::kHost;
@@ -198,19 +198,20 @@ TEST(Check, OutputDoesNotDependOnTheLayout) {
 }
 
 // A variant with two kernels is judged by both, and either one's failure is the variant's.
-TEST(Check, TheKernelWithoutAnLseIsJudgedToo) {
+TEST(Check, TheKernelOfExactSumsIsJudgedToo) {
   const auto at_64 = [](int head_dim) { return head_dim == 64; };
   const auto at_128 = [](int head_dim) { return head_dim == 128; };
-  const auto result = run(wrong_without_lse, {}, Mask::kNone, true, at_64);
+  const auto result = run(wrong_if_exact, {}, Mask::kNone, true, at_64);
   EXPECT_NE(failed(result), "");
   ASSERT_TRUE(result.ok());
-  EXPECT_NE(result->failure().find("(asked for no LSE)"), std::string::npos) << result->failure();
+  EXPECT_NE(result->failure().find("(asked for an LSE of exact sums)"), std::string::npos)
+      << result->failure();
   EXPECT_GT(result->kernel.rel_l2, 0.01) << "the metrics are the worse kernel's";
   EXPECT_EQ(result->log_sum_exp.size(), 2U * 4 * 33);
-  EXPECT_NE(failed(run(wrong_with_lse, {}, Mask::kNone, true, at_64)), "");
+  EXPECT_NE(failed(run(wrong_unless_exact, {}, Mask::kNone, true, at_64)), "");
   EXPECT_EQ(failed(run(exact, {}, Mask::kNone, true, at_64)), "");
-  // Where there is one kernel, it is asked once, with an LSE.
-  EXPECT_EQ(failed(run(wrong_without_lse, {}, Mask::kNone, true, at_128)), "");
+  // Where there is one kernel, it is asked once.
+  EXPECT_EQ(failed(run(wrong_if_exact, {}, Mask::kNone, true, at_128)), "");
 }
 
 TEST(Check, NamesTheCase) {

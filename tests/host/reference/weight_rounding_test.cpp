@@ -43,7 +43,11 @@ RoundingSquares squares_of_tail(float below) {
   std::vector<float> v(scores.size() * kDim, 1.0F);
   std::fill_n(scores.begin(), 32, -100.0F);
   scores[0] = 0.0F;
-  RoundingSquares squares = weight_rounding(scores, 0.0F, v, kDim);
+  const WeightRounding rounding = weight_rounding(scores, 0.0F, v, kDim);
+  RoundingSquares squares = rounding.sum;
+  for (std::size_t i = 0; i < squares.size(); ++i) {
+    EXPECT_NEAR(rounding.output[i], squares[i], 1e-5 * squares[i] + 1e-12);
+  }
   const double mass = 33.0 * std::exp(-below);
   for (double& square : squares) square /= mass * mass;
   return squares;
@@ -72,7 +76,9 @@ TEST(WeightRounding, WeightsEqualToTheirMaximumStayExact) {
   constexpr int kDim = 64;
   const std::vector<float> scores(100, -3.25F);
   const std::vector<float> v(scores.size() * kDim, 1.0F);
-  for (const double square : weight_rounding(scores, -3.25F, v, kDim)) EXPECT_EQ(square, 0.0);
+  const WeightRounding rounding = weight_rounding(scores, -3.25F, v, kDim);
+  for (const double square : rounding.output) EXPECT_EQ(square, 0.0);
+  for (const double square : rounding.sum) EXPECT_EQ(square, 0.0);
 }
 
 TEST(WeightRounding, VectorsDoNotChangeBits) {
@@ -88,9 +94,11 @@ TEST(WeightRounding, VectorsDoNotChangeBits) {
       v[i] = uniform_from_word(words.word(kKeys + i), -1.0, 1.0);
     }
     const auto plain = weight_rounding(scores, 0.0F, v, dim, Vectors::kBaseline);
-    EXPECT_GT(plain.front(), 0.0);
+    EXPECT_GT(plain.output.front(), 0.0);
     for (const Vectors vectors : vectors_of_this_cpu()) {
-      EXPECT_EQ(weight_rounding(scores, 0.0F, v, dim, vectors), plain);
+      const auto rounding = weight_rounding(scores, 0.0F, v, dim, vectors);
+      EXPECT_EQ(rounding.output, plain.output);
+      EXPECT_EQ(rounding.sum, plain.sum);
     }
   }
 }

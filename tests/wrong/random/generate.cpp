@@ -263,10 +263,14 @@ std::vector<Mutant> draw(const std::filesystem::path& kernels,
     std::size_t begin = text.rfind('\n', place.at) + 1;
     begin = text.find_first_not_of(' ', begin);
     const std::string line_text = text.substr(begin, text.find('\n', begin) - begin);
+    const std::size_t end = place.at + place.before.size();
+    const std::string becomes =
+        text.substr(begin, place.at - begin) + after + text.substr(end, text.find('\n', end) - end);
     const auto offset = static_cast<std::ptrdiff_t>(place.at);
     const auto line = 1 + std::count(text.begin(), text.begin() + offset, '\n');
     mutants.push_back({"m" + std::to_string(mutants.size() + 1), file, place.at,
-                       static_cast<int>(line), line_text, place.before, after, place.kind});
+                       static_cast<int>(line), line_text, becomes, place.before, after,
+                       place.kind});
   }
   return mutants;
 }

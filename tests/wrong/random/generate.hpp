@@ -17,13 +17,14 @@ struct Place {
   std::vector<std::string> afters;
 };
 
-/// One edit of one file. Known by file, line_text, before and after, which survive that lines move.
+/// One edit of one file. Known by file, line_text and becomes, which survive that lines move.
 struct Mutant {
   std::string name;            ///< m and its number in the draw
   std::filesystem::path file;  ///< relative to kernels/
   std::size_t at = 0;
   int line = 0;
   std::string line_text;  ///< without the spaces around it
+  std::string becomes;    ///< the edited line
   std::string before;
   std::string after;
   std::string kind;

@@ -67,6 +67,8 @@ TEST(Draw, IsNamedByItsSeedAndHoldsNoMutantTwice) {
   for (std::size_t i = 0; i < some.size(); ++i) {
     EXPECT_EQ(some[i].at, all[i].at);
     EXPECT_EQ(some[i].after, all[i].after);
+    EXPECT_NE(some[i].becomes, some[i].line_text);
+    EXPECT_NE(some[i].becomes.find(some[i].after), std::string::npos);
     differ += others[i].at != some[i].at || others[i].after != some[i].after ? 1 : 0;
   }
   EXPECT_GT(differ, 0);

@@ -1,10 +1,11 @@
 // Random single-point mutants of kernels, planner and checks: draws them, builds them, asks the
 // gates, and says what lives.
 //   mutate --seed N --count M [--files GLOB] [--out FOLDER] [--tsan BUILD] [--command TEXT]
-//          [--commit TEXT]
+//          [--commit TEXT] [--again SCORE]
 // A kernel's mutant goes through the trials of wrong_kernels, dozens of them in one binary; what
 // lives, and a mutant of host code, goes into host_tests and gates, and what then lives into the
-// trials of a ThreadSanitizer build. Exit code 0 if all were judged.
+// trials of a ThreadSanitizer build. --again takes over an earlier score of the same draw and
+// judges what lived: for an explanation or a gate that came later. Exit code 0 if all were judged.
 #include <fnmatch.h>
 
 #include <chrono>
@@ -194,8 +195,10 @@ int judge_all(const std::map<std::string, std::string>& options) {
        draw(kKernels, files_of(catalogue, glob), seed, std::stoul(options.at("--count")))) {
     all.push_back({std::move(mutant), Fate::kLives, "", ""});
   }
+  if (!options.at("--again").empty()) take_over(options.at("--again"), all);
   std::vector<Judged*> kernels;
   for (Judged& judged : all) {
+    if (judged.fate != Fate::kLives) continue;
     fs::remove_all(kBuild / kRoom / judged.mutant.name);
     if (!families_of(catalogue, judged.mutant.file, kKernels).empty()) kernels.push_back(&judged);
   }
@@ -233,7 +236,7 @@ int judge_all(const std::map<std::string, std::string>& options) {
 
 int main(int argc, char** argv) {
   std::map<std::string, std::string> options = {{"--files", "*"}, {"--out", "results"}};
-  for (const char* name : {"--seed", "--count", "--tsan", "--command", "--commit"}) {
+  for (const char* name : {"--seed", "--count", "--tsan", "--command", "--commit", "--again"}) {
     options[name] = "";
   }
   for (int i = 1; i < argc; i += 2) {
@@ -247,7 +250,8 @@ int main(int argc, char** argv) {
     return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   };
   if (!is_number(options["--seed"]) || !is_number(options["--count"])) {
-    std::fprintf(stderr, "usage: mutate --seed N --count M [--files GLOB] [--out FOLDER]\n");
+    std::fprintf(
+        stderr, "usage: mutate --seed N --count M [--files GLOB] [--out FOLDER] [--again SCORE]\n");
     return fp8_sdpa::wrong::kBadUsage;
   }
   try {

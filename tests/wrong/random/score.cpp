@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "tests/wrong/faults.hpp"
 
@@ -50,11 +51,30 @@ std::string reason_of(const Mutant& mutant, const std::filesystem::path& equival
   const Json root = Json::parse(read_text(equivalents));
   for (const auto& entry : root.at("equivalent")) {
     if (entry.at("file") == mutant.file.string() && entry.at("line") == mutant.line_text &&
-        entry.at("before") == mutant.before && entry.at("after") == mutant.after) {
+        entry.at("becomes") == mutant.becomes) {
       return entry.at("reason");
     }
   }
   return "";
+}
+
+void take_over(const std::filesystem::path& score, std::vector<Judged>& all) {
+  const Json root = Json::parse(read_text(score));
+  for (Judged& judged : all) {
+    const Mutant& m = judged.mutant;
+    const auto& mutants = root.at("mutants");
+    const auto found = std::find_if(mutants.begin(), mutants.end(), [&](const Json& earlier) {
+      return earlier.at("name") == m.name && earlier.at("file") == m.file.string() &&
+             earlier.at("line_text") == m.line_text && earlier.at("before") == m.before &&
+             earlier.at("after") == m.after;
+    });
+    if (found == mutants.end()) throw std::runtime_error(score.string() + " is of another draw");
+    for (const Fate fate : {Fate::kNotCompiled, Fate::kSame, Fate::kEquivalent, Fate::kKilled}) {
+      if (found->at("fate") == name_of(fate)) judged.fate = fate;
+    }
+    judged.by = found->at("by");
+    judged.detail = found->at("detail");
+  }
 }
 
 std::string write_score(const Experiment& experiment, const std::vector<Judged>& all,

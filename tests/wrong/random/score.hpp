@@ -33,8 +33,12 @@ struct Experiment {
   double seconds = 0;
 };
 
-/// The reason why a mutant is equivalent, by a file of (file, line, before, after, reason); or "".
+/// The reason why a mutant is equivalent, by a file of (file, line, becomes, reason); or "".
 std::string reason_of(const Mutant& mutant, const std::filesystem::path& equivalents);
+
+/// Takes over what an earlier score of the same draw says, but of what lived. Throws where it is of
+/// another draw.
+void take_over(const std::filesystem::path& score, std::vector<Judged>& all);
 
 /// Writes mutation_score.json and mutation_score.md into `folder`; returns a line for people.
 std::string write_score(const Experiment& experiment, const std::vector<Judged>& all,

@@ -89,7 +89,7 @@ std::vector<fs::path> Workshop::units_of(const fs::path& file, Which which) cons
       if (unit.parent_path() != build_ / "kernels/instances" || !name.starts_with(family + "_")) {
         continue;
       }
-      // A part of a family a unit, or a kernel with and without an LSE.
+      // A part of a family a unit, or the kernels of exact and rounded sums.
       const std::string kernel = name.substr(0, name.rfind("_host"));
       const bool tried = kernel.size() == family.size() + 2 ||
                          std::any_of(kernels.begin(), kernels.end(), [&](const std::string& one) {
