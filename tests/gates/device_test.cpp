@@ -168,7 +168,11 @@ class Arena {
     const std::size_t head = static_cast<std::size_t>(shape_.seq_q * shape_.head_dim);
     return o_.download(to.data(), 2 * first * head, 2 * to.size());
   }
-  void poison() const { EXPECT_EQ(cudaMemset(o_.data(), 0xFF, o_.size()), cudaSuccess); }
+  /// Done when it returns: streams that do not wait for the default one may write next.
+  void poison() const {
+    EXPECT_EQ(cudaMemset(o_.data(), 0xFF, o_.size()), cudaSuccess);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  }
 
  private:
   std::size_t heads(int count) const {

@@ -185,6 +185,7 @@ struct Epilogue {
     gpu::sync_warp();
     if (arrived != splits) return false;
     float max[2] = {kNoMax, kNoMax};
+#pragma unroll 4
     for (int nth = 0; nth < splits; ++nth) {
       const float* const from = rows_of(split(nth));
 #pragma unroll
