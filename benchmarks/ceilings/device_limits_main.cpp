@@ -7,6 +7,7 @@
 #include "benchmarks/ceilings/device_limits.hpp"
 #include "benchmarks/command/device_choice.hpp"
 #include "benchmarks/command/tool.hpp"
+#include "benchmarks/files/build_info.hpp"
 #include "benchmarks/files/result_directory.hpp"
 
 namespace {
@@ -15,6 +16,7 @@ using namespace fp8_sdpa;
 using namespace fp8_sdpa::bench;
 
 Result<int> run(const std::string& folder, int samples) {
+  if (Status s = check_sources(process_environment()); !s.ok()) return s;
   const auto choice = choose_device("auto", current_device(), process_environment());
   if (!choice.ok()) return choice.status();
   const Device& device = choice->device;

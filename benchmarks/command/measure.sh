@@ -23,9 +23,11 @@ measure() {
   [[ $with_sweep -eq 0 ]] || tools+=(fp8_sdpa_sweep)
   if [[ $no_build -eq 0 ]]; then
     set_up
+    lock_tree "$preset"
     offer_plots
     echo "building (preset $preset)" >&2
     build "$preset" -- "${tools[@]}" >&2
+    unlock_tree
   fi
   for part in "${tools[@]}"; do
     [[ -x $(binary_of "$part") ]] ||

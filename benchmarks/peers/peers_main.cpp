@@ -12,6 +12,7 @@
 #include "benchmarks/command/paths.hpp"
 #include "benchmarks/command/selection.hpp"
 #include "benchmarks/command/tool.hpp"
+#include "benchmarks/files/build_info.hpp"
 #include "benchmarks/files/google_benchmark.hpp"
 #include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/peers/contest.hpp"
@@ -100,6 +101,7 @@ Status write_all(ResultDirectory& directory, const RunInfo& run, const Device& d
 }
 
 Result<int> run(const Arguments& arguments) {
+  if (Status s = check_sources(process_environment()); !s.ok()) return s;
   auto plan = resolve(arguments);
   if (!plan.ok()) return plan.status();
   const auto choice = choose_device("auto", current_device(), process_environment());

@@ -50,6 +50,7 @@ nlohmann::json origin(const Arguments& arguments, const DeviceInfo& info) {
 }
 
 Result<int> run(Arguments arguments) {
+  if (Status s = check_sources(process_environment()); !s.ok()) return s;
   const auto* traced = traced::find_traced_variant(arguments.variant);
   if (traced == nullptr) {
     return invalid_argument("variant " + reference::one_line(arguments.variant) +

@@ -315,6 +315,7 @@ Result<int> run_tool(int argc, char** argv) {
     std::fputs(help.c_str(), stdout);
     return kExitPass;
   }
+  if (Status s = check_sources(process_environment()); !s.ok()) return s;
   const auto config = reference::load_config(options->config);
   if (!config.ok()) return config.status();
   const auto choice = choose_device("auto", current_device(), process_environment());

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "benchmarks/command/tool.hpp"
+#include "benchmarks/files/build_info.hpp"
 #include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/measure/phase.hpp"
 #include "benchmarks/measure/roofline.hpp"
@@ -50,6 +51,7 @@ Result<int> run_tool(int argc, char** argv) {
     std::fputs(options->help.c_str(), stdout);
     return kExitPass;
   }
+  if (Status s = check_sources(process_environment()); !s.ok()) return s;
   auto request = [&] {
     const Phase phase(kPhaseLoadConfig);
     return resolve(*options, current_device(), process_environment());

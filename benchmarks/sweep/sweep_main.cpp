@@ -15,6 +15,7 @@
 #include "benchmarks/command/selection.hpp"
 #include "benchmarks/command/subprocess.hpp"
 #include "benchmarks/command/tool.hpp"
+#include "benchmarks/files/build_info.hpp"
 #include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/files/validate.hpp"
 #include "benchmarks/sweep/allocation.hpp"
@@ -201,6 +202,7 @@ Result<int> measure_scaling(const Arguments& arguments, const std::string& self,
 }
 
 Result<int> run(Arguments arguments, const std::string& self) {
+  if (Status s = check_sources(process_environment()); !s.ok()) return s;
   const auto plan = resolve(arguments);
   if (!plan.ok()) return plan.status();
   if (arguments.scaling && arguments.gpus.empty()) {

@@ -96,9 +96,63 @@ expect 2 "apt-get install -y cmake ninja-build" env PATH="$work/bin" SDPA_NO_INS
 # Whoever runs this: root is refused by this apt-get, others by this sudo.
 expect 2 "please run: " env PATH="$work/bin" "$sdpa" run
 
+# A log that cannot be written is no reason to skip what it is for: root may write to any file, and
+# nobody to a folder.
+rm -f "$work/tree/build/logs/install.log"
+mkdir "$work/tree/build/logs/install.log"
+printf '#!/bin/sh\nexit 0\n' >"$work/bin/sudo"
+cp "$work/bin/sudo" "$work/bin/apt-get"
+expect 1 "build/logs/install.log cannot be written" env PATH="$work/bin" "$sdpa" run
+
 # Boost's headers without the one library of it that is linked.
 printf '#!/bin/sh\ncase "$*" in *-lboost_context*) exit 1 ;; esac\n' >"$work/bin/g++"
 expect 2 "missing: cmake ninja-build libboost-context-dev. " \
   env PATH="$work/bin" SDPA_NO_INSTALL=1 "$sdpa" run
+
+# A build that fails, or whose log cannot be written, ends the command: the binary of an earlier one
+# is there, and is not asked.
+mkdir -p "$work/fake"
+printf '#!/bin/sh\nexit 0\n' | tee "$work/fake/g++" >"$work/fake/ninja"
+cat >"$work/fake/cmake" <<'FAKE'
+#!/bin/sh
+case "$*" in
+  --version) echo "cmake version 3.25.1" ;;
+  *--build*) echo "begin $(date +%s.%N)" >>"$LOG" && sleep "${BUILD_SECONDS:-0}" && echo end >>"$LOG" && exit "${BUILD_STATUS:-0}" ;;
+esac
+FAKE
+chmod +x "$work/fake/"*
+printf '#!/bin/sh\necho "sources: $SDPA_SOURCES"\n' >"$tools/fp8_sdpa_run"
+fake fp8_sdpa_validate . "exit 0"
+export PATH="$work/fake:$PATH"
+expect 0 "sources: $work/tree" "$sdpa" run
+expect 1 "the build failed" env BUILD_STATUS=1 "$sdpa" run
+rm -f "$work/tree/build/logs/build_release.log"
+mkdir "$work/tree/build/logs/build_release.log"
+for arguments in run "run --iters 0" test measure; do
+  # shellcheck disable=SC2086  # a list of words
+  expect 1 "build/logs/build_release.log cannot be written" "$sdpa" $arguments
+done
+rmdir "$work/tree/build/logs/build_release.log"
+
+# Two commands in one tree: one builds after the other, and says whom it waits for.
+: >"$LOG"
+export BUILD_SECONDS=0.5
+"$sdpa" run >"$work/first" 2>&1 &
+first=$!
+while [[ ! -s $LOG ]]; do sleep 0.02; done
+expect 0 "waiting for ./sdpa run (process $first), which has build/release" "$sdpa" validate
+expect 0 "" "$sdpa" run --no-build
+wait "$first" || failures=$((failures + 1))
+if [[ $(cut -d ' ' -f 1 "$LOG" | paste -sd ' ') != "begin end begin end" ]]; then
+  printf 'FAILED: two builds at once: %s\n' "$(cat "$LOG")"
+  failures=$((failures + 1))
+fi
+# Who takes a binary waits too; the binary itself keeps nobody waiting.
+printf '#!/bin/sh\nsleep 2\n' >"$tools/fp8_sdpa_run"
+"$sdpa" run --no-build &
+long=$!
+sleep 0.2
+expect 0 "" timeout 1 "$sdpa" validate --no-build
+kill "$long"
 
 [[ $failures -eq 0 ]]
