@@ -27,7 +27,7 @@ Result<int> run(const std::string& folder, int samples) {
   }
   const auto info = describe_run(device);
   if (!info.ok()) return info.status();
-  auto directory = ResultDirectory::open(folder_or_default(folder, "ceilings"));
+  auto directory = ResultDirectory::open_empty(folder_or_default(folder, "ceilings"));
   if (!directory.ok()) return directory.status();
   const auto ceilings = measure_limits(device, samples);
   if (!ceilings.ok()) return ceilings.status();

@@ -19,6 +19,9 @@ measure() {
       *) die "measure: got '$1', expected --out DIR, --python INTERPRETER, --sweep or --no-build" ;;
     esac
   done
+  for part in ceilings ladder hopper sweep; do
+    [[ ! -d $out/$part ]] || die "measure: $out has the $part of another run, expected a new or an empty folder"
+  done
   local tools=(fp8_sdpa_ceilings fp8_sdpa_peers fp8_sdpa_compare fp8_sdpa_report)
   [[ $with_sweep -eq 0 ]] || tools+=(fp8_sdpa_sweep)
   if [[ $no_build -eq 0 ]]; then

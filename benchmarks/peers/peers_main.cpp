@@ -113,7 +113,7 @@ Result<int> run(const Arguments& arguments) {
   }
   const auto info = describe_run(choice->device);
   if (!info.ok()) return info.status();
-  auto directory = ResultDirectory::open(folder_or_default(arguments.folder, "peers"));
+  auto directory = ResultDirectory::open_empty(folder_or_default(arguments.folder, "peers"));
   if (!directory.ok()) return directory.status();
   plan->scratch = std::filesystem::absolute(directory->path()).string();
   if (const std::string missing = missing_peers(); !missing.empty()) {

@@ -46,7 +46,7 @@ Result<int> run(ProfileRequest request) {
                             request.shape + ": expected it on PATH or by --ncu");
   }
   request.folder = folder_or_default(request.folder, request.shape + "-ncu");
-  const auto directory = ResultDirectory::open(request.folder);
+  const auto directory = ResultDirectory::open_empty(request.folder);
   if (!directory.ok()) return directory.status();
   request.runner = runner_path();
   const auto verdict = profile(request);

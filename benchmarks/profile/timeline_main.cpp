@@ -80,7 +80,7 @@ Result<int> run(Arguments arguments) {
   if (!timeline.ok()) return timeline.status();
 
   arguments.folder = folder_or_default(arguments.folder, arguments.shape + "-timeline");
-  auto directory = ResultDirectory::open(arguments.folder);
+  auto directory = ResultDirectory::open_empty(arguments.folder);
   if (!directory.ok()) return directory.status();
   nlohmann::json trace = chrome_trace(*timeline, arguments.blocks);
   trace["otherData"] = origin(arguments, *info);

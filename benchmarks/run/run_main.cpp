@@ -67,7 +67,7 @@ Result<int> run_tool(int argc, char** argv) {
   const auto ptxas = load_ptxas_report();
   if (!ptxas.ok()) return ptxas.status();
   auto directory = options->out.empty() ? ResultDirectory::open_new(kResultRoot)
-                                        : ResultDirectory::open(options->out);
+                                        : ResultDirectory::open_empty(options->out);
   if (!directory.ok()) return directory.status();
 
   print_opening(*request, *run, *declined, hopper);

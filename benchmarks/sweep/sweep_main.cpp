@@ -174,7 +174,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 /// results are the same.
 Result<int> measure_scaling(const Arguments& arguments, const std::string& self,
                             const std::vector<int>& gpus, ResultDirectory& directory) {
-  auto alone = ResultDirectory::open(arguments.folder + "/one_gpu");
+  auto alone = ResultDirectory::open_empty(arguments.folder + "/one_gpu");
   if (!alone.ok()) return alone.status();
   auto start = std::chrono::steady_clock::now();
   if (const auto code = spread(arguments, self, {gpus.front()}, *alone);
@@ -221,7 +221,7 @@ Result<int> run(Arguments arguments, const std::string& self) {
     return kExitPass;
   }
   arguments.folder = folder_or_default(arguments.folder, "sweep");
-  auto directory = ResultDirectory::open(arguments.folder);
+  auto directory = ResultDirectory::open_empty(arguments.folder);
   if (!directory.ok()) return directory.status();
   if (arguments.gpus.empty()) return measure(*plan, *directory, choice->device);
   const auto gpus = chosen_gpus(arguments.gpus);

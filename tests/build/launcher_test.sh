@@ -31,6 +31,10 @@ expect 2 "test --only needs one pattern" "$sdpa" test --only
 expect 2 "fp8_sdpa_run is not there" "$sdpa" run --no-build
 expect 0 "usage: ./sdpa COMMAND" "$sdpa" help
 expect 0 "usage: ./sdpa COMMAND" "$sdpa"
+for verb in run test; do
+  expect 2 'SDPA_REQUIRE_GPU="yes": expected 0 or 1' env SDPA_REQUIRE_GPU=yes "$sdpa" "$verb"
+done
+expect 2 'SDPA_NO_INSTALL="true": expected 0 or 1' env SDPA_NO_INSTALL=true "$sdpa" run
 cd / && expect 2 "unknown command 'x'" "$sdpa" x
 
 # --no-build runs the binary as it is, with the arguments as they are but for itself.
@@ -58,11 +62,13 @@ fake fp8_sdpa_peers peers "exit 0"
 fake fp8_sdpa_compare . 'echo "compare $*" >>"$LOG"; exit 1'
 fake fp8_sdpa_report . 'echo "report $*" >>"$LOG"'
 export LOG=$work/log
-expect 0 "nothing was measured" "$sdpa" measure --no-build --out "$work/measured"
+new_measure() { rm -rf "$work/measured" && "$sdpa" measure --no-build --out "$work/measured"; }
+expect 0 "nothing was measured" new_measure
 # One part fails: the others go on, and the worst exit code is the launcher's.
 fake fp8_sdpa_ceilings ceilings "exit 2"
 fake fp8_sdpa_peers peers "$writer; $measured; echo {} >\"\$out/perf_baseline.json\""
-expect 2 "ceilings: exit code 2" "$sdpa" measure --no-build --out "$work/measured"
+expect 2 "ceilings: exit code 2" new_measure
+expect 2 "measured has the ladder of another run" "$sdpa" measure --no-build --out "$work/measured"
 logged=$(cat "$LOG")
 for text in "--variant-new auto --variant-old cudnn_fp8 --out $work/measured/COMPARE.md" \
   "compare --aa $work/measured/ladder" "report $work/measured/ladder $work/measured/hopper "; do
@@ -73,12 +79,12 @@ for text in "--variant-new auto --variant-old cudnn_fp8 --out $work/measured/COM
 done
 # A shape slower than the peer's is no failure; a false alarm too many is.
 fake fp8_sdpa_ceilings ceilings "exit 0"
-expect 1 "compare: exit code 1" "$sdpa" measure --no-build --out "$work/measured"
+expect 1 "compare: exit code 1" new_measure
 fake fp8_sdpa_compare . 'case $1 in --aa) exit 0 ;; *) exit 1 ;; esac'
-expect 0 "written: $work/measured/COMPARE.md" "$sdpa" measure --no-build --out "$work/measured"
+expect 0 "written: $work/measured/COMPARE.md" new_measure
 # One that crashes counts as failed.
 fake fp8_sdpa_report . 'kill -SEGV $$'
-expect 1 "report: exit code 139" "$sdpa" measure --no-build --out "$work/measured"
+expect 1 "report: exit code 139" new_measure
 
 # A machine without CMake and without headers.
 for tool in bash readlink dirname nproc mkdir id paste cat sed grep tail env; do
