@@ -38,12 +38,22 @@ CommandLine::CommandLine(const std::string& description, const std::string& name
 
 CommandLine::~CommandLine() = default;
 
+namespace {
+
+std::string refuse_empty(const std::string& value) {
+  return value.empty() ? "expected a value, got an empty one" : "";
+}
+
+}  // namespace
+
 template <class T>
 Option CommandLine::add(const std::string& option, T& value, const std::string& help) {
   if constexpr (std::is_same_v<T, bool>) {
     return Option(app_->add_flag(option, value, help));
   } else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, double>) {
-    return Option(app_->add_option(option, value, help)->capture_default_str());
+    // Unnamed: the help shows the names of checks.
+    CLI::Option* added = app_->add_option(option, value, help)->capture_default_str();
+    return Option(added->check(refuse_empty));
   } else {
     return Option(app_->add_option(option, value, help));
   }

@@ -1,6 +1,5 @@
 // fp8_sdpa_peers: our kernels and other people's on the same inputs, judged and timed, interleaved.
-// Exit code 0: ours passed, or no GPU; 1: one of ours failed a gate; 2: bad usage, or no GPU where
-// one is required.
+// Exit code 0: ours passed; 1: one of ours failed a gate; 2: bad usage, or no GPU.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -106,11 +105,7 @@ Result<int> run(const Arguments& arguments) {
   if (!plan.ok()) return plan.status();
   const auto choice = choose_device("auto", current_device(), process_environment());
   if (!choice.ok()) return choice.status();
-  if (choice->device.backend != Backend::kDevice) {
-    std::fprintf(stderr, "peers are left out: they need a GPU (%s)\n",
-                 choice->no_gpu_reason.c_str());
-    return kExitPass;
-  }
+  if (Status s = require_gpu(*choice); !s.ok()) return s;
   const auto info = describe_run(choice->device);
   if (!info.ok()) return info.status();
   auto directory = ResultDirectory::open_empty(folder_or_default(arguments.folder, "peers"));
@@ -129,7 +124,7 @@ Result<int> run(const Arguments& arguments) {
   if (Status s = write_all(*directory, *info, choice->device, results, plan->variants.empty());
       !s.ok())
     return s;
-  print_line("results: " + directory->path());
+  print_line("results: " + reference::one_line(directory->path()));
   return results.ours_pass ? kExitPass : kExitFail;
 }
 

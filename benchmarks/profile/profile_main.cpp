@@ -53,7 +53,7 @@ Result<int> run(ProfileRequest request) {
   if (!verdict.ok()) return verdict.status();
   std::printf("%s on %s: %s (%s)\nnext: %s\nprofile: %s\n", request.variant.c_str(),
               request.shape.c_str(), verdict->verdict.c_str(), verdict->because.c_str(),
-              verdict->next_step.c_str(), request.folder.c_str());
+              verdict->next_step.c_str(), reference::one_line(request.folder).c_str());
   return kExitPass;
 }
 

@@ -61,9 +61,9 @@ Result<int> run(Arguments arguments) {
   options.shapes = arguments.shape;
   options.seeds = std::to_string(arguments.seed);
   options.variants = arguments.variant;
-  options.backend = "device";
   const auto request = resolve_one(options, current_device(), process_environment());
   if (!request.ok()) return request.status();
+  if (Status s = require_gpu(request->choice); !s.ok()) return s;
   const Device device = request->choice.device;
   const auto info = describe(device);
   if (!info.ok()) return info.status();
@@ -89,7 +89,7 @@ Result<int> run(Arguments arguments) {
                             info->name + "\n\n" + phase_table(*timeline);
   if (Status s = replace_file(arguments.folder + "/phases.md", table); !s.ok()) return s;
   std::printf("%s\nwritten: %s/trace.json (chrome://tracing, ui.perfetto.dev), phases.md\n",
-              table.c_str(), arguments.folder.c_str());
+              table.c_str(), reference::one_line(arguments.folder).c_str());
   return kExitPass;
 }
 

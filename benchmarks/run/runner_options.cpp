@@ -4,6 +4,7 @@
 
 #include "benchmarks/command/command_line.hpp"
 #include "benchmarks/command/text.hpp"
+#include "benchmarks/run/host_memory.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
@@ -43,6 +44,9 @@ Status resolve_shapes(const RunnerOptions& options, RunRequest& request) {
   request.shapes = std::move(*shapes);
   const bool asked = !options.shapes.empty() || !options.suite.empty();
   if (!asked && request.choice.device.backend == Backend::kHost) keep_host_shapes(request);
+  for (const Shape& shape : request.shapes) {
+    if (Status s = check_host_memory(shape); !s.ok()) return s;
+  }
   return {};
 }
 

@@ -70,8 +70,8 @@ Result<SweepPlan> resolve(const Arguments& arguments) {
 
 Status write_and_tell(ResultDirectory& directory, const nlohmann::json& document) {
   if (Status s = directory.write(kSweepFile, document); !s.ok()) return s;
-  std::printf("%s\nwritten: %s/%s\n", sweep_table(document).c_str(), directory.path().c_str(),
-              kSweepFile);
+  std::printf("%s\nwritten: %s/%s\n", sweep_table(document).c_str(),
+              reference::one_line(directory.path()).c_str(), kSweepFile);
   return {};
 }
 
@@ -197,7 +197,7 @@ Result<int> measure_scaling(const Arguments& arguments, const std::string& self,
   const auto document = scaling_document(*of_all, one, all, *difference);
   if (Status s = directory.write("scaling.json", document); !s.ok()) return s;
   std::printf("%s\nwritten: %s/scaling.json\n", scaling_line(one, all, *difference).c_str(),
-              directory.path().c_str());
+              reference::one_line(directory.path()).c_str());
   return kExitPass;
 }
 
@@ -215,11 +215,7 @@ Result<int> run(Arguments arguments, const std::string& self) {
   }
   const auto choice = choose_device("auto", current_device(), process_environment());
   if (!choice.ok()) return choice.status();
-  if (choice->device.backend != Backend::kDevice) {
-    std::fprintf(stderr, "the sweep is left out: it needs a GPU (%s)\n",
-                 choice->no_gpu_reason.c_str());
-    return kExitPass;
-  }
+  if (Status s = require_gpu(*choice); !s.ok()) return s;
   arguments.folder = folder_or_default(arguments.folder, "sweep");
   auto directory = ResultDirectory::open_empty(arguments.folder);
   if (!directory.ok()) return directory.status();

@@ -16,6 +16,7 @@
 
 #include "reference/formats/half.hpp"
 #include "reference/formats/safetensors.hpp"
+#include "reference/formats/text.hpp"
 
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
@@ -47,7 +48,7 @@ class QkvReader {
  public:
   QkvReader(const std::vector<SafetensorsEntry>& entries, const std::string& path,
             const QkvOptions& options)
-      : entries_(entries), path_(path), options_(options) {}
+      : entries_(entries), path_(one_line(path)), options_(options) {}
 
   Result<Qkv> read() const {
     OperandView q, k, v;
@@ -183,7 +184,7 @@ class QkvReader {
   }
 
   const std::vector<SafetensorsEntry>& entries_;
-  const std::string& path_;
+  const std::string path_;
   const QkvOptions& options_;
 };
 
@@ -196,8 +197,9 @@ Result<Qkv> parse_qkv(std::span<const std::uint8_t> file, const std::string& pat
     if (!entries.ok()) return entries.status();
     return QkvReader(*entries, path, options).read();
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kOutOfMemory,
-                  path + ": not enough memory to hold Q, K and V as float; use a smaller file");
+    return Status(
+        StatusCode::kOutOfMemory,
+        one_line(path) + ": not enough memory to hold Q, K and V as float; use a smaller file");
   }
 }
 
@@ -205,7 +207,7 @@ Result<Qkv> load_qkv(const std::string& path, const QkvOptions& options) {
   std::error_code failure;
   const std::uintmax_t size = std::filesystem::file_size(path, failure);
   if (failure) {
-    return invalid_argument(path + ": cannot be read: " + failure.message() +
+    return invalid_argument(one_line(path) + ": cannot be read: " + failure.message() +
                             "; expected a safetensors file");
   }
   try {
@@ -213,11 +215,12 @@ Result<Qkv> load_qkv(const std::string& path, const QkvOptions& options) {
     std::ifstream stream(path, std::ios::binary);
     stream.read(reinterpret_cast<char*>(file.data()), static_cast<std::streamsize>(size));
     if (!stream) {
-      return invalid_argument(path + ": cannot be read; expected a readable safetensors file");
+      return invalid_argument(one_line(path) +
+                              ": cannot be read; expected a readable safetensors file");
     }
     return parse_qkv(file, path, options);
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kOutOfMemory, path + ": not enough memory to read " +
+    return Status(StatusCode::kOutOfMemory, one_line(path) + ": not enough memory to read " +
                                                 std::to_string(size) +
                                                 " bytes; use a smaller file");
   }

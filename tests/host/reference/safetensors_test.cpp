@@ -212,6 +212,15 @@ std::string with_q(const std::string& fields) {
          R"("v":{"dtype":"F32","shape":[1,1,1,64],"data_offsets":[512,768]}})";
 }
 
+TEST(Safetensors, NothingIsBehindTheHeadersObject) {
+  const std::string header = R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  EXPECT_TRUE(parse_safetensors(raw_file(header + "   ", 1), "x.safetensors").ok());
+  for (const std::string& behind :
+       {std::string(1, '\0'), std::string("\0 {", 3), std::string("{")}) {
+    expect_refused(raw_file(header + behind, 1), {"header: ", "JSON"});
+  }
+}
+
 TEST(Safetensors, BadFieldsAreNamed) {
   const std::string shape = R"("shape":[1,1,1,64],)";
   const std::string dtype = R"("dtype":"F32",)";
