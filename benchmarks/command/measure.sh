@@ -24,14 +24,14 @@ measure() {
   done
   local tools=(fp8_sdpa_ceilings fp8_sdpa_peers fp8_sdpa_compare fp8_sdpa_report)
   [[ $with_sweep -eq 0 ]] || tools+=(fp8_sdpa_sweep)
+  [[ $no_build -eq 1 ]] || set_up
+  lock_tree "$preset"
   if [[ $no_build -eq 0 ]]; then
-    set_up
-    lock_tree "$preset"
     offer_plots
     echo "building (preset $preset)" >&2
     build "$preset" -- "${tools[@]}" >&2
-    unlock_tree
   fi
+  unlock_tree
   for part in "${tools[@]}"; do
     [[ -x $(binary_of "$part") ]] ||
       die "--no-build, but $(binary_of "$part") is not there: run once without it"

@@ -51,6 +51,12 @@ Result<int> run_tool(int argc, char** argv) {
     std::fputs(options->help.c_str(), stdout);
     return kExitPass;
   }
+  if (options->list) {
+    const auto config = reference::load_config(options->config);
+    if (!config.ok()) return config.status();
+    std::fputs(listing(*config, variants()).c_str(), stdout);
+    return kExitPass;
+  }
   if (Status s = check_sources(process_environment()); !s.ok()) return s;
   auto request = [&] {
     const Phase phase(kPhaseLoadConfig);

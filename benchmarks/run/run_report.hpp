@@ -1,6 +1,7 @@
 // What a run prints: a line per case, a closing table, a verdict.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ std::string perf_line(const PerfRecord& record);
 /// method that was measured.
 std::string closing_table(const std::vector<CorrectnessRecord>& correctness,
                           const std::vector<PerfRecord>& perf);
+
+/// The names that --variants and --shapes take, each with what it is.
+std::string listing(const reference::Config& config, std::span<const Variant> table);
 
 /// `ALL CORRECTNESS CHECKS PASSED (6 of 6)`, or how many failed.
 std::string verdict_line(const std::vector<CorrectnessRecord>& records);

@@ -111,6 +111,7 @@ Result<RunnerOptions> parse_runner_options(int argc, const char* const* argv) {
            "Result folder; default: results/fp8_wmma_baseline/<YYYYMMDD-HHMMSS>");
   line.add("--backend", options.backend, "auto, device (a GPU) or host (the executor)")
       .one_of({"auto", "device", "host"});
+  line.add("--list", options.list, "Name the variants and the configuration's shapes; run nothing");
   line.add("--no-build", no_build, "For ./sdpa run: use the binary as it is");
   suite.excludes(shapes);
   qkv.excludes(shapes).excludes(suite);

@@ -28,7 +28,8 @@ struct RunnerOptions {
   std::string qkv_layout = "bhsd";
   std::string out;  ///< empty: a new folder under results/
   std::string backend = "auto";
-  std::string help;  ///< not empty: print this and run nothing
+  bool list = false;  ///< name variants and shapes, and run nothing
+  std::string help;   ///< not empty: print this and run nothing
 };
 
 /// Reads a command line. kInvalidArgument, in one line, for bad usage.

@@ -8,7 +8,8 @@ rm -rf "$work"
 mkdir -p "$work/tree" "$work/bin"
 cp "$1" "$work/tree/sdpa"
 mkdir -p "$work/tree/benchmarks/command"
-cp "$(dirname "$1")/benchmarks/command/measure.sh" "$work/tree/benchmarks/command/"
+cp "$(dirname "$1")/benchmarks/command/"{measure.sh,help.txt} "$work/tree/benchmarks/command/"
+cp "$(dirname "$1")/CMakeLists.txt" "$work/tree/"
 sdpa=$work/tree/sdpa
 failures=0
 
@@ -36,6 +37,15 @@ for verb in run test; do
 done
 expect 2 'SDPA_NO_INSTALL="true": expected 0 or 1' env SDPA_NO_INSTALL=true "$sdpa" run
 cd / && expect 2 "unknown command 'x'" "$sdpa" x
+
+# Help neither builds nor installs: with nothing on PATH but what prints it.
+for tool in awk bash dirname nproc readlink; do ln -s "$(command -v "$tool")" "$work/bin/$tool"; done
+for verb in run test mutate bench validate compare elite profile timeline report peers sweep measure ceilings; do
+  expect 0 "Usage: ./sdpa $verb" env PATH="$work/bin" "$sdpa" "$verb" --help
+  expect 0 "Usage: ./sdpa $verb" env PATH="$work/bin" "$sdpa" "$verb" x --no-build -h
+done
+expect 0 "usage: ./sdpa COMMAND" env PATH="$work/bin:$PATH" "$sdpa" --help
+expect 0 "fp8-sdpa $(sed -n 's/^ *VERSION \([0-9.]*\)$/\1/p' "$work/tree/CMakeLists.txt"), commit " "$sdpa" --version
 
 # --no-build runs the binary as it is, with the arguments as they are but for itself.
 tools=$work/tree/build/release/benchmarks
@@ -87,7 +97,7 @@ fake fp8_sdpa_report . 'kill -SEGV $$'
 expect 1 "report: exit code 139" new_measure
 
 # A machine without CMake and without headers.
-for tool in bash readlink dirname nproc mkdir id paste cat sed grep tail env; do
+for tool in mkdir id paste cat sed grep tail env; do
   ln -s "$(command -v "$tool")" "$work/bin/$tool"
 done
 printf '#!/bin/sh\nexit 1\n' >"$work/bin/g++"
@@ -139,6 +149,13 @@ for arguments in run "run --iters 0" test measure; do
   expect 1 "build/logs/build_release.log cannot be written" "$sdpa" $arguments
 done
 rmdir "$work/tree/build/logs/build_release.log"
+
+# A tree that was moved, with its build folder.
+mkdir -p "$work/tree/build/release"
+echo "CMAKE_HOME_DIRECTORY:INTERNAL=/old/place" >"$work/tree/build/release/CMakeCache.txt"
+expect 2 "build/release is of /old/place, from where this tree was moved or copied: remove it" "$sdpa" run
+echo "CMAKE_HOME_DIRECTORY:INTERNAL=$work/tree" >"$work/tree/build/release/CMakeCache.txt"
+expect 0 "sources: $work/tree" "$sdpa" run
 
 # Two commands in one tree: one builds after the other, and says whom it waits for.
 : >"$LOG"

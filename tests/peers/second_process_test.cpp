@@ -220,7 +220,9 @@ class WithoutGpu : public ToolTest, public testing::WithParamInterface<const cha
 
 TEST_P(WithoutGpu, DeclinesInOneLine) {
   std::vector<std::string> arguments;
-  if (GetParam() == std::string(FP8_SDPA_TIMELINE_BINARY)) arguments = {"small", "0"};
+  if (GetParam() == std::string(FP8_SDPA_TIMELINE_BINARY)) {
+    arguments = {"small", "0", "--variant", "stage_c"};
+  }
   const Ran ran = run(GetParam(), arguments, "CUDA_VISIBLE_DEVICES= SDPA_REQUIRE_GPU=0");
   EXPECT_EQ(ran.exit_code, 2) << ran.err;
   EXPECT_NE(ran.err.find(": nothing is measured: a GPU is missing ("), std::string::npos)
@@ -230,6 +232,11 @@ TEST_P(WithoutGpu, DeclinesInOneLine) {
   EXPECT_EQ(required.exit_code, 2);
   EXPECT_NE(required.err.find("SDPA_REQUIRE_GPU=1"), std::string::npos) << required.err;
   EXPECT_FALSE(std::filesystem::exists(at("results"))) << "an empty result folder was left";
+}
+
+TEST_P(WithoutGpu, SaysItsHelp) {
+  const std::string name = std::filesystem::path(GetParam()).filename();
+  expect_help_in_file(GetParam(), name.substr(std::string("fp8_sdpa_").size()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Tools, WithoutGpu,

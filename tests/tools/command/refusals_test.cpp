@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -119,6 +120,36 @@ TEST_F(Refusals, AShapeThatTheMachineHasNoMemoryFor) {
   EXPECT_EQ(least, 8 * 512 * 64 * (23 + 2 * 9));
   EXPECT_TRUE(check_host_memory(shape, least).ok());
   EXPECT_EQ(check_host_memory(shape, least - 1).code(), StatusCode::kOutOfMemory);
+}
+
+TEST_F(Refusals, NameWhatIsExpectedInWordsForPeople) {
+  const auto refuse = [&](const std::vector<std::string>& arguments, const std::string& text) {
+    expect_refusal(FP8_SDPA_RUN_BINARY, arguments, text);
+  };
+  refuse({"--iters", "many"},
+         "--iters: got many, expected a number from 0 to 1000000 (see --help)");
+  refuse({"--iters", "-1"}, "--iters: got -1, expected a number from 0 to 1000000");
+  refuse({"--iters"}, "--iters: 1 required ITERS missing");
+  refuse({"--backend", "tpu"}, "--backend: got tpu, expected auto, device, host");
+}
+
+TEST_F(Refusals, AreNotOfHelpAndLists) {
+  for (const auto& [binary, verb] :
+       std::map<std::string, std::string>{{FP8_SDPA_RUN_BINARY, "run"},
+                                          {FP8_SDPA_VALIDATE_BINARY, "validate"},
+                                          {FP8_SDPA_COMPARE_BINARY, "compare"},
+                                          {FP8_SDPA_ELITE_BINARY, "elite"},
+                                          {FP8_SDPA_PROFILE_BINARY, "profile"},
+                                          {FP8_SDPA_REPORT_BINARY, "report"}}) {
+    expect_help_in_file(binary, verb);
+  }
+  const Ran list = run(FP8_SDPA_RUN_BINARY, {"--list"});
+  EXPECT_EQ(list.exit_code, 0) << list.err;
+  for (const char* line : {"variants:\n", "\nsm80_mma ", "\nsm90_independent ", "\nshapes of ",
+                           "\nmission      B=1 H=8 S=512 D=64; suites default"}) {
+    EXPECT_NE(list.out.find(line), std::string::npos) << line << " is not in " << list.out;
+  }
+  EXPECT_FALSE(std::filesystem::exists(at("results")));
 }
 
 TEST_F(Refusals, AResultFolderOfAnotherRun) {
