@@ -77,6 +77,7 @@ Result<int> run_tool(int argc, char** argv) {
   if (!directory.ok()) return directory.status();
 
   print_opening(*request, *run, *declined, hopper);
+  if (cases->front().source != nullptr) print_line(lines_of(*cases->front().source));
   const auto results = run_cases(*request, *cases, *declined, {print_line, Progress()});
   if (!results.ok()) return results.status();
   {
@@ -84,6 +85,12 @@ Result<int> run_tool(int argc, char** argv) {
     Status written = write_results(*directory, *run, *ptxas, results->correctness,
                                    request->performance ? &results->perf : nullptr);
     if (!written.ok()) return written;
+  }
+  for (const CorrectnessRecord& record : results->correctness) {
+    if (record.source == nullptr || !record.result.pass) continue;
+    const std::string path = directory->path() + "/o_" + record.result.variant + ".safetensors";
+    if (Status s = write_output(*record.source, record.result.output, path); !s.ok()) return s;
+    print_line("O of " + record.result.variant + ": " + reference::one_line(path));
   }
   if (!request->performance) {
     print_line("performance skipped: " + request->no_performance_reason);

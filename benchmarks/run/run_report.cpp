@@ -80,7 +80,13 @@ std::string correctness_line(const CorrectnessRecord& record) {
   return line_head(record.shape.name, result.seed, result.variant) +
          format("max_err=%.4f, mean_err=%.4f, %%bad=%.1f%% %s", result.quantised.max_abs_err,
                 result.quantised.mean_abs_err, result.quantised.pct_bad,
-                result.pass ? "PASS" : "FAIL");
+                result.pass ? "PASS" : "FAIL") +
+         (record.source == nullptr
+              ? ""
+              : format(
+                    " (no gate on these three for a file's tensors: rel_l2=%.4f, the kernel's own "
+                    "rel_l2=%.2g and error budgets are judged)",
+                    result.quantised.rel_l2, result.kernel.rel_l2));
 }
 
 std::string perf_line(const PerfRecord& record) {

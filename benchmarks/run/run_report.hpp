@@ -9,7 +9,8 @@
 
 namespace fp8_sdpa::bench {
 
-/// `[small   ] seed=0 variant=stage_c: max_err=0.0136, mean_err=0.0028, %bad=0.0% PASS`
+/// `[small   ] seed=0 variant=stage_c: max_err=0.0136, mean_err=0.0028, %bad=0.0% PASS`, and of
+/// tensors of a file what they are judged by instead
 std::string correctness_line(const CorrectnessRecord& record);
 
 /// `[mission ] seed=0 variant=stage_c: p50=245.32us, p90=248.17us, std=1.23us`

@@ -14,6 +14,7 @@ using reference::Config;
 using reference::Shape;
 
 constexpr int kMaxIters = 1'000'000;
+constexpr double kMaxScale = 1e6;
 
 /// Leaves out of a default run what the host executor would take long for.
 void keep_host_shapes(RunRequest& request) {
@@ -107,6 +108,11 @@ Result<RunnerOptions> parse_runner_options(int argc, const char* const* argv) {
   line.add("--qkv-layout", options.qkv_layout, "Layout of its tensors: bhsd or bshd")
       .one_of({"bhsd", "bshd"})
       .needs(qkv);
+  line.add("--qkv-names", options.qkv_names, "Names of its tensors").needs(qkv);
+  line.add("--qkv-scale", options.qkv_scale, "Softmax scale; 0: 1 / sqrt(head_dim)")
+      .between(0, kMaxScale)
+      .needs(qkv);
+  line.add("--qkv-mask", options.qkv_mask, "none or causal").one_of({"none", "causal"}).needs(qkv);
   line.add("--out", options.out,
            "Result folder; default: results/fp8_wmma_baseline/<YYYYMMDD-HHMMSS>");
   line.add("--backend", options.backend, "auto, device (a GPU) or host (the executor)")

@@ -26,6 +26,9 @@ struct RunnerOptions {
   std::string config = default_config_path();
   std::string qkv;  ///< a safetensors file
   std::string qkv_layout = "bhsd";
+  std::string qkv_names = "q,k,v";  ///< of its tensors; these in any case
+  double qkv_scale = 0;             ///< of the softmax; 0: 1 / sqrt(head_dim)
+  std::string qkv_mask = "none";
   std::string out;  ///< empty: a new folder under results/
   std::string backend = "auto";
   bool list = false;  ///< name variants and shapes, and run nothing

@@ -24,7 +24,7 @@ namespace fp8_sdpa::reference {
 namespace {
 
 constexpr int kRank = 4;
-constexpr int kSmallestHeadDim = 64;  ///< what kernels serve; a smaller one is padded to it
+constexpr std::array kServedHeadDims = {64, 128, 256};  ///< others are padded to the next of them
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -60,7 +60,9 @@ class QkvReader {
     Qkv qkv;
     qkv.original_head_dim = static_cast<int>(q.head_dim);
     qkv.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(q.head_dim)));
-    const int head_dim = std::max(qkv.original_head_dim, kSmallestHeadDim);
+    const auto* const served =
+        std::lower_bound(kServedHeadDims.begin(), kServedHeadDims.end(), qkv.original_head_dim);
+    const int head_dim = served == kServedHeadDims.end() ? qkv.original_head_dim : *served;
     qkv.sizes = {static_cast<int>(q.batch),
                  static_cast<int>(q.heads),
                  static_cast<int>(k.heads),
