@@ -19,6 +19,17 @@ if(NOT DEFINED SDPA_TOGGLES_GIVEN)
   set(SDPA_TOGGLES_GIVEN ${sdpa_toggles_given} CACHE INTERNAL "A USE_* option was given")
 endif()
 
+# A misspelt toggle would be passed over, and the variant be another one than was asked for.
+if(NOT DEFINED PROJECT_IS_TOP_LEVEL OR PROJECT_IS_TOP_LEVEL)
+  get_cmake_property(sdpa_unknown_toggles CACHE_VARIABLES)
+  list(FILTER sdpa_unknown_toggles INCLUDE REGEX "^[Uu][Ss][Ee]_")
+  list(REMOVE_ITEM sdpa_unknown_toggles ${SDPA_TOGGLES})
+  foreach(name IN LISTS sdpa_unknown_toggles)
+    unset(${name} CACHE)  # else it would be there the next time as well
+    message(FATAL_ERROR "${name}: no such toggle; there are ${SDPA_TOGGLES}")
+  endforeach()
+endif()
+
 set(USE_KV_LUT 0 CACHE STRING "Dequantise K and V through a 256-entry lookup table")
 set(USE_CP_ASYNC 1 CACHE STRING "Double-buffered cp.async for the K/V tiles")
 set(USE_VEC_PV 0 CACHE STRING "Vectorised P V")

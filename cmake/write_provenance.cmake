@@ -29,6 +29,9 @@ if(top STREQUAL source)
   endif()
 endif()
 
+execute_process(COMMAND ${SOURCE_STATE_TOOL} ${SOURCE_DIR} OUTPUT_VARIABLE SOURCE_STATE
+                OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+
 foreach(text CXX_COMPILER CUDA_COMPILER CXX_FLAGS CUDA_FLAGS)
   string(REGEX REPLACE "([\\\\\"])" "\\\\\\1" ${text} "${${text}}")
 endforeach()

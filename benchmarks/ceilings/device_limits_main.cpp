@@ -1,5 +1,5 @@
 // fp8_sdpa_ceilings: measures what the chip can do at most; writes ceilings.json. Exit code 0:
-// written, or no GPU; 2: bad usage, no GPU where one is required, a device error.
+// written; 2: bad usage, no GPU, a device error.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -7,6 +7,7 @@
 #include "benchmarks/ceilings/device_limits.hpp"
 #include "benchmarks/command/device_choice.hpp"
 #include "benchmarks/command/tool.hpp"
+#include "benchmarks/files/build_info.hpp"
 #include "benchmarks/files/result_directory.hpp"
 
 namespace {
@@ -15,24 +16,21 @@ using namespace fp8_sdpa;
 using namespace fp8_sdpa::bench;
 
 Result<int> run(const std::string& folder, int samples) {
+  if (Status s = check_sources(process_environment()); !s.ok()) return s;
   const auto choice = choose_device("auto", current_device(), process_environment());
   if (!choice.ok()) return choice.status();
+  if (Status s = require_gpu(*choice); !s.ok()) return s;
   const Device& device = choice->device;
-  if (device.backend != Backend::kDevice) {
-    std::fprintf(stderr, "ceilings are left out: they need a GPU (%s)\n",
-                 choice->no_gpu_reason.c_str());
-    return kExitPass;
-  }
   const auto info = describe_run(device);
   if (!info.ok()) return info.status();
-  auto directory = ResultDirectory::open(folder_or_default(folder, "ceilings"));
+  auto directory = ResultDirectory::open_empty(folder_or_default(folder, "ceilings"));
   if (!directory.ok()) return directory.status();
   const auto ceilings = measure_limits(device, samples);
   if (!ceilings.ok()) return ceilings.status();
   const auto document = limits_document(*info, *ceilings, device.sm_count);
   if (Status s = directory->write(kCeilingsFile, document); !s.ok()) return s;
   std::printf("%s\nwritten: %s/%s\n", limits_table(*ceilings, device.sm_count).c_str(),
-              directory->path().c_str(), kCeilingsFile);
+              reference::one_line(directory->path()).c_str(), kCeilingsFile);
   return kExitPass;
 }
 

@@ -1,11 +1,18 @@
 #include "benchmarks/command/device_choice.hpp"
 
+#include "reference/formats/text.hpp"
+
 namespace fp8_sdpa::bench {
 
 Result<DeviceChoice> choose_device(const std::string& backend, const Result<Device>& gpu,
                                    const Environment& environment) {
   const char* value = environment("SDPA_REQUIRE_GPU");
-  const bool gpu_required = value != nullptr && std::string(value) == "1";
+  const std::string required = value == nullptr ? "" : value;
+  if (!required.empty() && required != "0" && required != "1") {
+    return invalid_argument("environment variable SDPA_REQUIRE_GPU=\"" +
+                            reference::one_line(required) + "\": expected 0 or 1");
+  }
+  const bool gpu_required = required == "1";
   if (backend == "host") {
     if (gpu_required) {
       return invalid_argument("SDPA_REQUIRE_GPU=1 and --backend host contradict each other");
@@ -19,6 +26,11 @@ Result<DeviceChoice> choose_device(const std::string& backend, const Result<Devi
     return unsupported("SDPA_REQUIRE_GPU=1: " + gpu.status().message());
   }
   return DeviceChoice{host_executor(), gpu.status().message()};
+}
+
+Status require_gpu(const DeviceChoice& choice) {
+  if (choice.device.backend == Backend::kDevice) return {};
+  return unsupported("nothing is measured: a GPU is missing (" + choice.no_gpu_reason + ")");
 }
 
 }  // namespace fp8_sdpa::bench

@@ -19,14 +19,19 @@ measure() {
       *) die "measure: got '$1', expected --out DIR, --python INTERPRETER, --sweep or --no-build" ;;
     esac
   done
+  for part in ceilings ladder hopper sweep; do
+    [[ ! -d $out/$part ]] || die "measure: $out has the $part of another run, expected a new or an empty folder"
+  done
   local tools=(fp8_sdpa_ceilings fp8_sdpa_peers fp8_sdpa_compare fp8_sdpa_report)
   [[ $with_sweep -eq 0 ]] || tools+=(fp8_sdpa_sweep)
+  [[ $no_build -eq 1 ]] || set_up
+  lock_tree "$preset"
   if [[ $no_build -eq 0 ]]; then
-    set_up
     offer_plots
     echo "building (preset $preset)" >&2
     build "$preset" -- "${tools[@]}" >&2
   fi
+  unlock_tree
   for part in "${tools[@]}"; do
     [[ -x $(binary_of "$part") ]] ||
       die "--no-build, but $(binary_of "$part") is not there: run once without it"

@@ -27,6 +27,11 @@ std::string default_schema_folder() {
   return first_existing(FP8_SDPA_SCHEMA_DIR, "benchmarks/files/schemas");
 }
 
+std::string default_source_folder() {
+  const std::filesystem::path root = benchmarks_folder().parent_path();
+  return root.empty() ? "." : root.string();
+}
+
 std::string default_plot_script() {
   return (benchmarks_folder() / "report" / "plots" / "plots.py").string();
 }

@@ -12,6 +12,9 @@ std::string default_config_path();
 /// The folder of the JSON Schemas: the source tree's, or ./benchmarks/files/schemas.
 std::string default_schema_folder();
 
+/// The top of the source tree that the schemas are in.
+std::string default_source_folder();
+
 /// The script that draws a report's figures, in the tree that the schemas are in.
 std::string default_plot_script();
 

@@ -29,13 +29,21 @@ inline int refuse(const CommandLine& line, const std::string& message) {
   return refuse(line.name(), message);
 }
 
+/// The exit code where what was said on stdout has arrived; where it has not (a full disk), that of
+/// a failure.
+inline int after_output(const std::string& tool, int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  std::fprintf(stderr, "%s: standard output cannot be written\n", tool.c_str());
+  return code == kExitPass ? kExitBadUsage : code;
+}
+
 /// Parses a command line. An exit code where the tool ends here: help was asked for, or bad usage.
 inline std::optional<int> parse_or_exit(CommandLine& line, int argc, char** argv) {
   const auto help = line.parse(argc, argv);
   if (!help.ok()) return refuse(line, help.status().message());
   if (help->empty()) return std::nullopt;
   std::fputs(help->c_str(), stdout);
-  return kExitPass;
+  return after_output(line.name(), kExitPass);
 }
 
 /// Calls `body`, which returns the exit code, or why it refuses.
@@ -43,7 +51,7 @@ template <class Body>
 int run_guarded(const std::string& tool, const Body& body) {
   try {
     const Result<int> code = body();
-    return code.ok() ? *code : refuse(tool, code.status().message());
+    return after_output(tool, code.ok() ? *code : refuse(tool, code.status().message()));
   } catch (const std::bad_alloc&) {
     return refuse(tool, "out of host memory, expected smaller shapes");
   } catch (const std::exception& error) {

@@ -97,7 +97,7 @@ Result<int> run(Arguments& arguments) {
   const std::string text = to_markdown(*comparison, *old_file, *new_file, options);
   const Status written = replace_file(arguments.out, text);
   if (!written.ok()) return written;
-  std::printf("%s\nwritten: %s\n", text.c_str(), arguments.out.c_str());
+  std::printf("%s\nwritten: %s\n", text.c_str(), reference::one_line(arguments.out).c_str());
   return comparison->failures.empty() ? kExitPass : kExitFail;
 }
 

@@ -36,7 +36,7 @@ Result<int> run(const Arguments& arguments) {
     std::printf("%d. %s %.3fx over %s\n", ++rank, entry.variant.c_str(), entry.speedup,
                 update->elite.baseline.c_str());
   }
-  std::printf("written: %s\n", arguments.elite.c_str());
+  std::printf("written: %s\n", reference::one_line(arguments.elite).c_str());
   return kExitPass;
 }
 

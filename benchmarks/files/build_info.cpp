@@ -1,7 +1,10 @@
 #include "benchmarks/files/build_info.hpp"
 
+#include "benchmarks/command/paths.hpp"
+#include "cmake/tools/source_state.hpp"
 #include "dispatch/toggles.hpp"
 #include "fp8_sdpa_provenance.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 
@@ -20,6 +23,15 @@ BuildInfo this_build() {
       .toggles = configured_toggles(),
       .debug_print = FP8_SDPA_DEBUG_PRINT != 0,
   };
+}
+
+Status check_sources(const Environment& environment) {
+  const char* sources = environment("SDPA_SOURCES");
+  const std::string root = sources == nullptr ? default_source_folder() : sources;
+  const std::string state = build::source_state(root);
+  if (state == provenance::kSourceState || (state.empty() && sources == nullptr)) return {};
+  return invalid_argument("this binary was built from other sources than there are now in " +
+                          reference::one_line(root) + ": build it again, without --no-build");
 }
 
 std::string describe(const Toggles& toggles) {

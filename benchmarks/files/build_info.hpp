@@ -3,7 +3,9 @@
 
 #include <string>
 
+#include "benchmarks/command/selection.hpp"
 #include "dispatch/variant.hpp"
+#include "fp8_sdpa/status.hpp"
 
 namespace fp8_sdpa::bench {
 
@@ -24,6 +26,11 @@ struct BuildInfo {
 
 /// This build, as of when it was made.
 BuildInfo this_build();
+
+/// kInvalidArgument where this binary was built from other sources than there are now: in
+/// SDPA_SOURCES, which the launcher sets to its tree, or, without it, where they were then (nothing
+/// is said where none are left). What it found of a kernel would be true of another one.
+Status check_sources(const Environment& environment);
 
 /// "USE_KV_LUT=0 USE_CP_ASYNC=1 ...", the six toggles.
 std::string describe(const Toggles& toggles);

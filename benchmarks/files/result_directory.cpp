@@ -1,11 +1,14 @@
 #include "benchmarks/files/result_directory.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -87,6 +90,41 @@ int make_folders(const std::filesystem::path& path, std::vector<std::string>& ma
   return std::filesystem::is_directory(path, ignored) ? 0 : ENOTDIR;
 }
 
+/// Folders to remove, if they are empty, when a signal ends the process: text that whoever made
+/// them keeps where it is. A handler may read this and call rmdir().
+constexpr std::size_t kMostFolders = 64;
+std::array<std::atomic<const char*>, kMostFolders> empty_folders{};
+
+extern "C" void remove_empty_folders(int signal) {
+  for (auto folder = empty_folders.rbegin(); folder != empty_folders.rend(); ++folder) {
+    if (const char* path = folder->load()) rmdir(path);
+  }
+  raise(signal);  // as it would have ended: the handler is there once
+}
+
+void remove_when_ended(const std::vector<std::string>& folders) {
+  for (const std::string& path : folders) {
+    for (auto& place : empty_folders) {
+      const char* nothing = nullptr;
+      if (place.compare_exchange_strong(nothing, path.c_str())) break;
+    }
+  }
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    struct sigaction action {};
+    if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+    action.sa_handler = remove_empty_folders;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+void forget(const std::string& folder) {
+  for (auto& place : empty_folders) {
+    const char* path = folder.c_str();
+    if (place.compare_exchange_strong(path, nullptr)) return;
+  }
+}
+
 }  // namespace
 
 std::string folder_name(std::time_t when) { return format_time(when, "%Y%m%d-%H%M%S"); }
@@ -127,13 +165,35 @@ Status replace_file(const std::string& path, const std::string& text) {
 Result<ResultDirectory> ResultDirectory::open(const std::string& path) {
   if (path.empty()) return unwritable("\"\"", ENOENT);
   ResultDirectory directory(path);
-  if (const int error = make_folders(path, directory.made_); error != 0) {
-    return unwritable(path, error);
-  }
+  const int failed = make_folders(path, directory.made_);
+  remove_when_ended(directory.made_);
+  if (failed != 0) return unwritable(path, failed);
   const std::string probe = temporary_name(path, "probe");
   const int error = write_whole(probe, "");
   unlink(probe.c_str());
   if (error != 0) return unwritable(path, error);
+  return directory;
+}
+
+Result<ResultDirectory> ResultDirectory::open_empty(const std::string& path) {
+  auto directory = open(path);
+  if (!directory.ok()) return directory;
+  const auto refused = [&](const std::string& why) {
+    return invalid_argument("result folder " + one_line(path) + " " + why +
+                            ", expected a new or an empty one");
+  };
+  // File systems without locks are no reason not to run.
+  directory->lock_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (flock(directory->lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return refused("is being written by another run");
+  }
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+    const std::string name = entry.path().filename();
+    if (entry.path().extension() == ".json" && !name.starts_with(".")) {
+      return refused("has the " + one_line(name) + " of another run");
+    }
+  }
   return directory;
 }
 
@@ -151,11 +211,17 @@ Result<ResultDirectory> ResultDirectory::open_new(const std::string& root) {
 }
 
 ResultDirectory::ResultDirectory(ResultDirectory&& other) noexcept
-    : path_(std::move(other.path_)), made_(std::exchange(other.made_, {})) {}
+    : path_(std::move(other.path_)),
+      made_(std::exchange(other.made_, {})),  // its texts stay where they are
+      lock_(std::exchange(other.lock_, -1)) {}
 
 ResultDirectory::~ResultDirectory() {
   // rmdir refuses folders that hold something.
-  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) rmdir(folder->c_str());
+  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) {
+    rmdir(folder->c_str());
+    forget(*folder);
+  }
+  if (lock_ >= 0) close(lock_);
 }
 
 Status ResultDirectory::write(const std::string& name, const nlohmann::json& document) {

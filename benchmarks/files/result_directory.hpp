@@ -35,12 +35,16 @@ bool is_there(const std::filesystem::path& path);
 std::string file_text(const nlohmann::json& document);
 
 /// A folder, proved writable when it is opened. If nothing was written into it, the folders that
-/// opening it made are removed again.
+/// opening it made are removed again, also where SIGINT, SIGTERM, SIGHUP or SIGPIPE ends the run.
 class ResultDirectory {
  public:
   /// Opens `path`, making it and its parents as needed. An existing folder is reused, and files of
   /// the same names are replaced. kInvalidArgument, in one line, if it cannot be written.
   static Result<ResultDirectory> open(const std::string& path);
+
+  /// The same for the results of one run: kInvalidArgument where the folder holds a JSON file,
+  /// which would be another run's, or where another run has it open.
+  static Result<ResultDirectory> open_empty(const std::string& path);
 
   /// Opens a new folder `root`/<YYYYMMDD-HHMMSS> that no other run has.
   static Result<ResultDirectory> open_new(const std::string& root);
@@ -60,6 +64,7 @@ class ResultDirectory {
 
   std::string path_;
   std::vector<std::string> made_;  ///< folders that did not exist before, outermost first
+  int lock_ = -1;                  ///< a descriptor of the folder, locked, or -1
 };
 
 }  // namespace fp8_sdpa::bench

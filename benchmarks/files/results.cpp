@@ -69,6 +69,7 @@ json to_json(const CorrectnessRecord& record) {
       {"pass", result.pass},
       {"failure", result.pass ? json() : json(result.failure())},
   });
+  if (record.source != nullptr) out["tensors"] = to_json(*record.source);
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <ctime>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 #include "benchmarks/files/build_info.hpp"
 #include "benchmarks/files/device_info.hpp"
 #include "benchmarks/files/ptxas_report.hpp"
+#include "benchmarks/files/qkv_source.hpp"
 #include "benchmarks/measure/perf_record.hpp"
 #include "dispatch/variant.hpp"
 #include "reference/config/config.hpp"
@@ -57,6 +59,7 @@ struct CorrectnessRecord {
   reference::Shape shape;
   Dtype dtype = Dtype::kE4M3;
   reference::CaseResult result;
+  std::shared_ptr<const QkvSource> source = nullptr;  ///< of tensors that came from a file
 };
 
 /// build_meta.json. A kernel's smem_bytes are the static ones of the report and the dynamic ones

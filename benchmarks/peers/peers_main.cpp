@@ -1,6 +1,5 @@
 // fp8_sdpa_peers: our kernels and other people's on the same inputs, judged and timed, interleaved.
-// Exit code 0: ours passed, or no GPU; 1: one of ours failed a gate; 2: bad usage, or no GPU where
-// one is required.
+// Exit code 0: ours passed; 1: one of ours failed a gate; 2: bad usage, or no GPU.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include "benchmarks/command/paths.hpp"
 #include "benchmarks/command/selection.hpp"
 #include "benchmarks/command/tool.hpp"
+#include "benchmarks/files/build_info.hpp"
 #include "benchmarks/files/google_benchmark.hpp"
 #include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/peers/contest.hpp"
@@ -152,18 +152,15 @@ Status write_all(ResultDirectory& directory, const RunInfo& run, const Device& d
 }
 
 Result<int> run(const Arguments& arguments) {
+  if (Status s = check_sources(process_environment()); !s.ok()) return s;
   auto plan = resolve(arguments);
   if (!plan.ok()) return plan.status();
   const auto choice = choose_device("auto", current_device(), process_environment());
   if (!choice.ok()) return choice.status();
-  if (choice->device.backend != Backend::kDevice) {
-    std::fprintf(stderr, "peers are left out: they need a GPU (%s)\n",
-                 choice->no_gpu_reason.c_str());
-    return kExitPass;
-  }
+  if (Status s = require_gpu(*choice); !s.ok()) return s;
   const auto info = describe_run(choice->device);
   if (!info.ok()) return info.status();
-  auto directory = ResultDirectory::open(folder_or_default(arguments.folder, "peers"));
+  auto directory = ResultDirectory::open_empty(folder_or_default(arguments.folder, "peers"));
   if (!directory.ok()) return directory.status();
   plan->scratch = std::filesystem::absolute(directory->path()).string();
   if (const auto flash3 = load_flash3(process_environment()(kFlash3Variable)); flash3.ok()) {
@@ -187,7 +184,7 @@ Result<int> run(const Arguments& arguments) {
       !s.ok()) {
     return s;
   }
-  print_line("results: " + directory->path());
+  print_line("results: " + reference::one_line(directory->path()));
   return results.ours_pass ? kExitPass : kExitFail;
 }
 

@@ -46,14 +46,14 @@ Result<int> run(ProfileRequest request) {
                             request.shape + ": expected it on PATH or by --ncu");
   }
   request.folder = folder_or_default(request.folder, request.shape + "-ncu");
-  const auto directory = ResultDirectory::open(request.folder);
+  const auto directory = ResultDirectory::open_empty(request.folder);
   if (!directory.ok()) return directory.status();
   request.runner = runner_path();
   const auto verdict = profile(request);
   if (!verdict.ok()) return verdict.status();
   std::printf("%s on %s: %s (%s)\nnext: %s\nprofile: %s\n", request.variant.c_str(),
               request.shape.c_str(), verdict->verdict.c_str(), verdict->because.c_str(),
-              verdict->next_step.c_str(), request.folder.c_str());
+              verdict->next_step.c_str(), reference::one_line(request.folder).c_str());
   return kExitPass;
 }
 

@@ -50,6 +50,7 @@ nlohmann::json origin(const Arguments& arguments, const DeviceInfo& info) {
 }
 
 Result<int> run(Arguments arguments) {
+  if (Status s = check_sources(process_environment()); !s.ok()) return s;
   const auto* traced = traced::find_traced_variant(arguments.variant);
   if (traced == nullptr) {
     return invalid_argument("variant " + reference::one_line(arguments.variant) +
@@ -60,9 +61,9 @@ Result<int> run(Arguments arguments) {
   options.shapes = arguments.shape;
   options.seeds = std::to_string(arguments.seed);
   options.variants = arguments.variant;
-  options.backend = "device";
   const auto request = resolve_one(options, current_device(), process_environment());
   if (!request.ok()) return request.status();
+  if (Status s = require_gpu(request->choice); !s.ok()) return s;
   const Device device = request->choice.device;
   const auto info = describe(device);
   if (!info.ok()) return info.status();
@@ -79,7 +80,7 @@ Result<int> run(Arguments arguments) {
   if (!timeline.ok()) return timeline.status();
 
   arguments.folder = folder_or_default(arguments.folder, arguments.shape + "-timeline");
-  auto directory = ResultDirectory::open(arguments.folder);
+  auto directory = ResultDirectory::open_empty(arguments.folder);
   if (!directory.ok()) return directory.status();
   nlohmann::json trace = chrome_trace(*timeline, arguments.blocks);
   trace["otherData"] = origin(arguments, *info);
@@ -88,7 +89,7 @@ Result<int> run(Arguments arguments) {
                             info->name + "\n\n" + phase_table(*timeline);
   if (Status s = replace_file(arguments.folder + "/phases.md", table); !s.ok()) return s;
   std::printf("%s\nwritten: %s/trace.json (chrome://tracing, ui.perfetto.dev), phases.md\n",
-              table.c_str(), arguments.folder.c_str());
+              table.c_str(), reference::one_line(arguments.folder).c_str());
   return kExitPass;
 }
 

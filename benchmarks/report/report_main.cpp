@@ -13,6 +13,7 @@
 #include "benchmarks/report/figures.hpp"
 #include "benchmarks/report/page.hpp"
 #include "benchmarks/report/run_log.hpp"
+#include "reference/formats/text.hpp"
 
 namespace {
 
@@ -33,7 +34,7 @@ int write_log(const CommandLine& line, const ReportRequest& request) {
   const std::string root = request.out.empty() ? "results/runs" : request.out;
   const auto path = write_run_log(root, *text, now);
   if (!path.ok()) return refuse(line, path.status().message());
-  std::printf("written: %s\n", path->c_str());
+  std::printf("written: %s\n", fp8_sdpa::reference::one_line(*path).c_str());
   return kExitPass;
 }
 
@@ -68,8 +69,9 @@ int write_report(const CommandLine& line, const ReportRequest& request) {
     if (const auto s = replace_file(root + name, text); !s.ok()) return refuse(line, s.message());
   }
   for (const std::string& missing : left_out) std::printf("left out: %s\n", missing.c_str());
-  std::printf("written: %sreport.html, %sreport.md and %zu figures\n", root.c_str(), root.c_str(),
-              figures.size());
+  std::printf("written: %sreport.html, %sreport.md and %zu figures\n",
+              fp8_sdpa::reference::one_line(root).c_str(),
+              fp8_sdpa::reference::one_line(root).c_str(), figures.size());
   const GateCount gates = gate_count(data);
   const bool green = gates.passed == gates.judged && data.refused.empty();
   return green ? kExitPass : kExitFail;

@@ -30,6 +30,7 @@
 #include "benchmarks/measure/roofline.hpp"
 #include "benchmarks/measure/rotation.hpp"
 #include "benchmarks/measure/timer.hpp"
+#include "benchmarks/run/bench_filter.hpp"
 #include "benchmarks/run/gated_cases.hpp"
 #include "benchmarks/run/goal_shapes.hpp"
 #include "benchmarks/run/runner_options.hpp"
@@ -222,9 +223,31 @@ void register_goals(Suite& suite) {
   }
 }
 
+std::string host_series(const std::string& variant, const Shape& shape) {
+  return "host_executor/" + variant + "/" + shape.name;
+}
+
+/// Every series that there can be, by its full name, on a device that serves every shape.
+std::vector<std::string> known_series(const reference::Config& config, bool with_host_executor) {
+  const std::string timed =
+      "/iterations:" + std::to_string(config.timing.timed_iters) + "/manual_time";
+  std::vector<std::string> names;
+  for (const Shape& shape : goal_shapes()) names.push_back(name_of_series(shape) + timed);
+  for (const Shape& shape : config.shapes) {
+    for (const Variant& variant : variants()) {
+      const std::string name(variant.name);
+      for (const Method method : kMethods) {
+        names.push_back(series_name(name, shape.name, method) + timed);
+      }
+      if (with_host_executor) names.push_back(host_series(name, shape) + "/real_time");
+    }
+  }
+  return names;
+}
+
 /// Without a GPU: what is not there to be timed.
 void say_what_is_left_out(const std::string& reason) {
-  std::fprintf(stderr, "performance needs a GPU (%s); --host_executor times the harness itself\n",
+  std::fprintf(stderr, "performance needs a GPU (%s); the harness itself is timed\n",
                reason.c_str());
   std::string left_out = "left out: forward/<variant>/<shape>";
   for (const Shape& shape : goal_shapes()) left_out += ", " + name_of_series(shape);
@@ -237,7 +260,7 @@ void register_host_executor(Suite& suite, const Device& device) {
     if (score_count(shape) <= kHostScoreLimit) shapes.push_back(shape);
   }
   for_each_pair(shapes, device, [&](const Variant& variant, const Shape& shape) {
-    const std::string name = "host_executor/" + std::string(variant.name) + "/" + shape.name;
+    const std::string name = host_series(std::string(variant.name), shape);
     benchmark::RegisterBenchmark(name.c_str(),
                                  [&suite, &variant, shape](benchmark::State& state) {
                                    time_host_executor(state, suite, variant, shape);
@@ -293,14 +316,19 @@ bool in_turns(const BenchOptions& options) {
   });
 }
 
-/// Hands Google Benchmark its flags and runs what is registered.
-Result<int> run_registered(const BenchOptions& options, char* program) {
+/// Hands Google Benchmark its flags.
+Status hand_over_flags(const BenchOptions& options, char* program) {
   std::vector<std::string> rest = options.rest;
   std::vector<char*> arguments = {program};
   for (std::string& argument : rest) arguments.push_back(argument.data());
   int count = static_cast<int>(arguments.size());
   benchmark::Initialize(&count, arguments.data());
   if (count > 1) return invalid_argument("unknown flag " + reference::one_line(arguments[1]));
+  return {};
+}
+
+/// Runs what is registered.
+Result<int> run_registered() {
   const std::size_t run = benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   if (run == 0) return invalid_argument("--benchmark_filter matches no benchmark");
@@ -315,13 +343,19 @@ Result<int> run_tool(int argc, char** argv) {
     std::fputs(help.c_str(), stdout);
     return kExitPass;
   }
+  if (Status s = check_sources(process_environment()); !s.ok()) return s;
   const auto config = reference::load_config(options->config);
   if (!config.ok()) return config.status();
+  if (Status s = hand_over_flags(*options, argv[0]); !s.ok()) return s;
+  const auto series = known_series(*config, options->host_executor);
+  if (Status s = check_filter(benchmark::GetBenchmarkFilter(), series); !s.ok()) return s;
   const auto choice = choose_device("auto", current_device(), process_environment());
   if (!choice.ok()) return choice.status();
   const bool gpu = choice->device.backend == Backend::kDevice;
+  if (!options->host_executor) {
+    if (Status s = require_gpu(*choice); !s.ok()) return s;
+  }
   if (!gpu) say_what_is_left_out(choice->no_gpu_reason);
-  if (!gpu && !options->host_executor) return kExitPass;
   Suite on_device(*config, choice->device);
   Suite on_host(*config, host_executor());
   if (gpu) {
@@ -335,7 +369,7 @@ Result<int> run_tool(int argc, char** argv) {
   }
   benchmark::AddCustomContext("random_interleaving", in_turns(*options) ? "true" : "false");
   if (options->host_executor) register_host_executor(on_host, host_executor());
-  const auto exit_code = run_registered(*options, argv[0]);
+  const auto exit_code = run_registered();
   // Google Benchmark ends well after SkipWithError; a failed gate must not.
   const bool failed = on_device.failed() || on_host.failed();
   if (failed) return kExitFail;

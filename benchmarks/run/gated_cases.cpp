@@ -1,5 +1,6 @@
 #include "benchmarks/run/gated_cases.hpp"
 
+#include "benchmarks/run/host_memory.hpp"
 #include "reference/judge/check.hpp"
 
 namespace fp8_sdpa::bench {
@@ -21,6 +22,7 @@ Status GatedLaunch::check_output() const { return compare_bits(workload->output(
 
 Status GatedCases::load(const reference::Shape& shape) {
   if (data_ != nullptr && data_->shape.name == shape.name) return {};
+  if (Status s = check_host_memory(shape); !s.ok()) return s;
   data_ = reference::make_case(shape, config_.seeds.front());
   auto workload = Workload::make(*data_, device_);
   if (!workload.ok()) {

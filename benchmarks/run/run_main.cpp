@@ -4,6 +4,7 @@
 #include <string>
 
 #include "benchmarks/command/tool.hpp"
+#include "benchmarks/files/build_info.hpp"
 #include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/measure/phase.hpp"
 #include "benchmarks/measure/roofline.hpp"
@@ -50,6 +51,13 @@ Result<int> run_tool(int argc, char** argv) {
     std::fputs(options->help.c_str(), stdout);
     return kExitPass;
   }
+  if (options->list) {
+    const auto config = reference::load_config(options->config);
+    if (!config.ok()) return config.status();
+    std::fputs(listing(*config, variants()).c_str(), stdout);
+    return kExitPass;
+  }
+  if (Status s = check_sources(process_environment()); !s.ok()) return s;
   auto request = [&] {
     const Phase phase(kPhaseLoadConfig);
     return resolve(*options, current_device(), process_environment());
@@ -65,10 +73,11 @@ Result<int> run_tool(int argc, char** argv) {
   const auto ptxas = load_ptxas_report();
   if (!ptxas.ok()) return ptxas.status();
   auto directory = options->out.empty() ? ResultDirectory::open_new(kResultRoot)
-                                        : ResultDirectory::open(options->out);
+                                        : ResultDirectory::open_empty(options->out);
   if (!directory.ok()) return directory.status();
 
   print_opening(*request, *run, *declined, hopper);
+  if (cases->front().source != nullptr) print_line(lines_of(*cases->front().source));
   const auto results = run_cases(*request, *cases, *declined, {print_line, Progress()});
   if (!results.ok()) return results.status();
   {
@@ -77,13 +86,19 @@ Result<int> run_tool(int argc, char** argv) {
                                    request->performance ? &results->perf : nullptr);
     if (!written.ok()) return written;
   }
+  for (const CorrectnessRecord& record : results->correctness) {
+    if (record.source == nullptr || !record.result.pass) continue;
+    const std::string path = directory->path() + "/o_" + record.result.variant + ".safetensors";
+    if (Status s = write_output(*record.source, record.result.output, path); !s.ok()) return s;
+    print_line("O of " + record.result.variant + ": " + reference::one_line(path));
+  }
   if (!request->performance) {
     print_line("performance skipped: " + request->no_performance_reason);
   }
   const auto max_mhz = run->device ? run->device->nvml.sm_clock_max_mhz : std::nullopt;
   for (const std::string& note : clock_notes(results->perf, max_mhz)) print_line("note: " + note);
   std::printf("\n%s\n", closing_table(results->correctness, results->perf).c_str());
-  print_line("results: " + directory->path());
+  print_line("results: " + reference::one_line(directory->path()));
   print_line(verdict_line(results->correctness));
   return results->all_pass ? kExitPass : kExitFail;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "benchmarks/command/text.hpp"
+#include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
@@ -66,6 +67,7 @@ std::string lay_out(const std::vector<std::vector<std::string>>& table) {
       out += column == 0 ? "" : "  ";
       out += column < kTextColumns ? row[column] + padding : padding + row[column];
     }
+    out.erase(out.find_last_not_of(' ') + 1);
     out += '\n';
   }
   return out;
@@ -78,7 +80,13 @@ std::string correctness_line(const CorrectnessRecord& record) {
   return line_head(record.shape.name, result.seed, result.variant) +
          format("max_err=%.4f, mean_err=%.4f, %%bad=%.1f%% %s", result.quantised.max_abs_err,
                 result.quantised.mean_abs_err, result.quantised.pct_bad,
-                result.pass ? "PASS" : "FAIL");
+                result.pass ? "PASS" : "FAIL") +
+         (record.source == nullptr
+              ? ""
+              : format(
+                    " (no gate on these three for a file's tensors: rel_l2=%.4f, the kernel's own "
+                    "rel_l2=%.2g and error budgets are judged)",
+                    result.quantised.rel_l2, result.kernel.rel_l2));
 }
 
 std::string perf_line(const PerfRecord& record) {
@@ -106,6 +114,26 @@ std::string closing_table(const std::vector<CorrectnessRecord>& correctness,
     }
   }
   return lay_out(table);
+}
+
+std::string listing(const reference::Config& config, std::span<const Variant> table) {
+  std::vector<std::vector<std::string>> variants;
+  for (const Variant& variant : table) {
+    variants.push_back({std::string(variant.name), std::string(variant.summary)});
+  }
+  std::vector<std::vector<std::string>> shapes;
+  for (const reference::Shape& shape : config.shapes) {
+    std::string what = format("B=%d H=%d S=%lld D=%d", shape.batch, shape.heads_q,
+                              static_cast<long long>(shape.seq_q), shape.head_dim);
+    if (shape.heads_kv != shape.heads_q) what += format(" H_kv=%d", shape.heads_kv);
+    if (shape.seq_kv != shape.seq_q) {
+      what += format(" S_kv=%lld", static_cast<long long>(shape.seq_kv));
+    }
+    if (shape.mask == Mask::kCausal) what += " causal";
+    shapes.push_back({shape.name, what + "; suites " + join(shape.suites)});
+  }
+  return "variants:\n" + lay_out(variants) + "\nshapes of " + reference::one_line(config.path) +
+         ":\n" + lay_out(shapes);
 }
 
 std::string verdict_line(const std::vector<CorrectnessRecord>& records) {

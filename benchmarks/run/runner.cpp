@@ -8,7 +8,9 @@
 #include "benchmarks/measure/phase.hpp"
 #include "benchmarks/measure/timing.hpp"
 #include "benchmarks/measure/workload.hpp"
+#include "benchmarks/run/host_memory.hpp"
 #include "benchmarks/run/run_report.hpp"
+#include "reference/formats/text.hpp"
 #include "reference/inputs/qkv.hpp"
 #include "reference/judge/check.hpp"
 
@@ -22,6 +24,52 @@ bool is_declined(const std::vector<Declined>& declined, const std::string& shape
                  const Variant& variant) {
   return std::any_of(declined.begin(), declined.end(),
                      [&](const Declined& d) { return d.shape == shape && d.variant == &variant; });
+}
+
+constexpr const char* kQkvShape = "qkv";  ///< the name of a file's tensors
+
+reference::Shape shape_of(const reference::AttentionSizes& sizes) {
+  reference::Shape shape;
+  shape.name = kQkvShape;
+  shape.batch = sizes.batch;
+  shape.heads_q = sizes.heads_q;
+  shape.heads_kv = sizes.heads_kv;
+  shape.seq_q = sizes.seq_q;
+  shape.seq_kv = sizes.seq_kv;
+  shape.head_dim = sizes.head_dim;
+  shape.mask = sizes.mask;
+  return shape;
+}
+
+/// The options of three names with commas between; those that are the default in any case.
+Result<reference::QkvOptions> named_tensors(const std::string& names) {
+  reference::QkvOptions options;
+  options.ignore_case = names == options.q + "," + options.k + "," + options.v;
+  const std::vector<std::string> parts = split_list(names);
+  if (parts.size() != 3) {
+    return invalid_argument("--qkv-names " + reference::one_line(names) +
+                            ": expected three names of tensors, Q's, K's and V's");
+  }
+  options.q = parts[0];
+  options.k = parts[1];
+  options.v = parts[2];
+  return options;
+}
+
+/// "; they serve head_dim 64": of those where a variant would serve the shape.
+std::string served_instead(reference::Shape shape, const RunRequest& request) {
+  std::string served;
+  for (const int head_dim : {64, 128, 256}) {
+    shape.head_dim = head_dim;
+    const Problem problem = problem_of(shape, Dtype::kE4M3);
+    const auto serves = [&](const Variant* variant) {
+      return variant->supports(problem, request.choice.device).ok();
+    };
+    if (std::any_of(request.variants.begin(), request.variants.end(), serves)) {
+      served += (served.empty() ? "; they serve head_dim " : ", ") + std::to_string(head_dim);
+    }
+  }
+  return served;
 }
 
 /// Output bits that passed every gate, of the first seed of each (shape, variant).
@@ -97,17 +145,24 @@ Result<std::vector<PendingCase>> pending_cases(const RunRequest& request,
                                                const RunnerOptions& options) {
   std::vector<PendingCase> cases;
   if (!options.qkv.empty()) {
-    reference::QkvOptions qkv_options;
-    qkv_options.ignore_case = true;
+    auto named = named_tensors(options.qkv_names);
+    if (!named.ok()) return named.status();
+    reference::QkvOptions qkv_options = std::move(*named);
     if (options.qkv_layout == "bshd") {
       qkv_options.layout = reference::QkvLayout::kSequenceMajor;
     }
     auto tensors = reference::load_qkv(options.qkv, qkv_options);
     if (!tensors.ok()) return tensors.status();
-    auto data = reference::make_case(std::move(*tensors), "qkv", Mask::kNone);
+    const Mask mask = options.qkv_mask == "causal" ? Mask::kCausal : Mask::kNone;
+    tensors->sizes.mask = mask;
+    if (options.qkv_scale > 0) tensors->softmax_scale = static_cast<float>(options.qkv_scale);
+    auto source =
+        std::make_shared<const QkvSource>(describe(*tensors, options.qkv, options.qkv_layout));
+    if (Status s = check_host_memory(shape_of(source->sizes)); !s.ok()) return s;
+    auto data = reference::make_case(std::move(*tensors), kQkvShape, mask);
     if (!data.ok()) return data.status();
-    cases.push_back(
-        {(*data)->shape, (*data)->seed, [made = *data]() -> Result<CasePointer> { return made; }});
+    cases.push_back({(*data)->shape, (*data)->seed,
+                     [made = *data]() -> Result<CasePointer> { return made; }, std::move(source)});
     return cases;
   }
   for (const reference::Shape& shape : request.shapes) {
@@ -140,7 +195,8 @@ Result<std::vector<Declined>> declined_pairs(const RunRequest& request,
     }
     if (served == 0) {
       return Status{reason.code(), "shape " + pending.shape.name +
-                                       ": no chosen variant serves it: " + reason.message()};
+                                       ": no chosen variant serves it: " + reason.message() +
+                                       served_instead(pending.shape, request)};
     }
   }
   return declined;
@@ -163,11 +219,13 @@ Result<RunResults> run_cases(const RunRequest& request, const std::vector<Pendin
       output.progress(label + ": " + std::string(variant->name));
       auto record = judge(*variant, **data, request);
       if (!record.ok()) return record.status();
+      record->source = pending.source;
       output.line(correctness_line(*record));
       if (!record->result.pass) output.line("  " + record->result.failure());
       const std::pair key(pending.shape.name, std::string(variant->name));
       passed.try_emplace(key, true).first->second &= record->result.pass;
-      judged.try_emplace(key, std::move(record->result.output));
+      judged.try_emplace(key, record->result.output);
+      if (pending.source == nullptr) record->result.output.clear();
       record->result.log_sum_exp.clear();
       results.correctness.push_back(std::move(*record));
     }

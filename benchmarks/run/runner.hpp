@@ -24,6 +24,7 @@ struct PendingCase {
   reference::Shape shape;
   std::uint64_t seed = 0;
   std::function<Result<std::shared_ptr<const reference::CaseData>>()> make;
+  std::shared_ptr<const QkvSource> source = nullptr;  ///< of tensors that came from a file
 };
 
 /// The cases of a request: every (shape, seed), or the one of a file of tensors.

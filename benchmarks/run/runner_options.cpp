@@ -4,6 +4,7 @@
 
 #include "benchmarks/command/command_line.hpp"
 #include "benchmarks/command/text.hpp"
+#include "benchmarks/run/host_memory.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
@@ -13,6 +14,7 @@ using reference::Config;
 using reference::Shape;
 
 constexpr int kMaxIters = 1'000'000;
+constexpr double kMaxScale = 1e6;
 
 /// Leaves out of a default run what the host executor would take long for.
 void keep_host_shapes(RunRequest& request) {
@@ -43,6 +45,9 @@ Status resolve_shapes(const RunnerOptions& options, RunRequest& request) {
   request.shapes = std::move(*shapes);
   const bool asked = !options.shapes.empty() || !options.suite.empty();
   if (!asked && request.choice.device.backend == Backend::kHost) keep_host_shapes(request);
+  for (const Shape& shape : request.shapes) {
+    if (Status s = check_host_memory(shape); !s.ok()) return s;
+  }
   return {};
 }
 
@@ -103,10 +108,16 @@ Result<RunnerOptions> parse_runner_options(int argc, const char* const* argv) {
   line.add("--qkv-layout", options.qkv_layout, "Layout of its tensors: bhsd or bshd")
       .one_of({"bhsd", "bshd"})
       .needs(qkv);
+  line.add("--qkv-names", options.qkv_names, "Names of its tensors").needs(qkv);
+  line.add("--qkv-scale", options.qkv_scale, "Softmax scale; 0: 1 / sqrt(head_dim)")
+      .between(0, kMaxScale)
+      .needs(qkv);
+  line.add("--qkv-mask", options.qkv_mask, "none or causal").one_of({"none", "causal"}).needs(qkv);
   line.add("--out", options.out,
            "Result folder; default: results/fp8_wmma_baseline/<YYYYMMDD-HHMMSS>");
   line.add("--backend", options.backend, "auto, device (a GPU) or host (the executor)")
       .one_of({"auto", "device", "host"});
+  line.add("--list", options.list, "Name the variants and the configuration's shapes; run nothing");
   line.add("--no-build", no_build, "For ./sdpa run: use the binary as it is");
   suite.excludes(shapes);
   qkv.excludes(shapes).excludes(suite);

@@ -26,9 +26,13 @@ struct RunnerOptions {
   std::string config = default_config_path();
   std::string qkv;  ///< a safetensors file
   std::string qkv_layout = "bhsd";
+  std::string qkv_names = "q,k,v";  ///< of its tensors; these in any case
+  double qkv_scale = 0;             ///< of the softmax; 0: 1 / sqrt(head_dim)
+  std::string qkv_mask = "none";
   std::string out;  ///< empty: a new folder under results/
   std::string backend = "auto";
-  std::string help;  ///< not empty: print this and run nothing
+  bool list = false;  ///< name variants and shapes, and run nothing
+  std::string help;   ///< not empty: print this and run nothing
 };
 
 /// Reads a command line. kInvalidArgument, in one line, for bad usage.

@@ -15,6 +15,7 @@
 #include "benchmarks/command/selection.hpp"
 #include "benchmarks/command/subprocess.hpp"
 #include "benchmarks/command/tool.hpp"
+#include "benchmarks/files/build_info.hpp"
 #include "benchmarks/files/result_directory.hpp"
 #include "benchmarks/files/validate.hpp"
 #include "benchmarks/sweep/allocation.hpp"
@@ -69,8 +70,8 @@ Result<SweepPlan> resolve(const Arguments& arguments) {
 
 Status write_and_tell(ResultDirectory& directory, const nlohmann::json& document) {
   if (Status s = directory.write(kSweepFile, document); !s.ok()) return s;
-  std::printf("%s\nwritten: %s/%s\n", sweep_table(document).c_str(), directory.path().c_str(),
-              kSweepFile);
+  std::printf("%s\nwritten: %s/%s\n", sweep_table(document).c_str(),
+              reference::one_line(directory.path()).c_str(), kSweepFile);
   return {};
 }
 
@@ -173,7 +174,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 /// results are the same.
 Result<int> measure_scaling(const Arguments& arguments, const std::string& self,
                             const std::vector<int>& gpus, ResultDirectory& directory) {
-  auto alone = ResultDirectory::open(arguments.folder + "/one_gpu");
+  auto alone = ResultDirectory::open_empty(arguments.folder + "/one_gpu");
   if (!alone.ok()) return alone.status();
   auto start = std::chrono::steady_clock::now();
   if (const auto code = spread(arguments, self, {gpus.front()}, *alone);
@@ -196,11 +197,12 @@ Result<int> measure_scaling(const Arguments& arguments, const std::string& self,
   const auto document = scaling_document(*of_all, one, all, *difference);
   if (Status s = directory.write("scaling.json", document); !s.ok()) return s;
   std::printf("%s\nwritten: %s/scaling.json\n", scaling_line(one, all, *difference).c_str(),
-              directory.path().c_str());
+              reference::one_line(directory.path()).c_str());
   return kExitPass;
 }
 
 Result<int> run(Arguments arguments, const std::string& self) {
+  if (Status s = check_sources(process_environment()); !s.ok()) return s;
   const auto plan = resolve(arguments);
   if (!plan.ok()) return plan.status();
   if (arguments.scaling && arguments.gpus.empty()) {
@@ -213,13 +215,9 @@ Result<int> run(Arguments arguments, const std::string& self) {
   }
   const auto choice = choose_device("auto", current_device(), process_environment());
   if (!choice.ok()) return choice.status();
-  if (choice->device.backend != Backend::kDevice) {
-    std::fprintf(stderr, "the sweep is left out: it needs a GPU (%s)\n",
-                 choice->no_gpu_reason.c_str());
-    return kExitPass;
-  }
+  if (Status s = require_gpu(*choice); !s.ok()) return s;
   arguments.folder = folder_or_default(arguments.folder, "sweep");
-  auto directory = ResultDirectory::open(arguments.folder);
+  auto directory = ResultDirectory::open_empty(arguments.folder);
   if (!directory.ok()) return directory.status();
   if (arguments.gpus.empty()) return measure(*plan, *directory, choice->device);
   const auto gpus = chosen_gpus(arguments.gpus);

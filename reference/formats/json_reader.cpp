@@ -120,6 +120,12 @@ Result<Json> parse_json(const std::string& text, const std::string& path) {
     reader.refuse(found->where, found->got, found->expected);
     return reader.status();
   }
+  // The library takes a NUL for the end of the text, whatever is behind it.
+  if (const std::size_t nul = text.find('\0'); nul != std::string::npos) {
+    JsonReader reader(path);
+    reader.refuse("byte " + std::to_string(nul + 1), "got a NUL", "JSON alone");
+    return reader.status();
+  }
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "reference/formats/text.hpp"
+
 namespace fp8_sdpa::reference {
 namespace {
 
@@ -49,7 +51,8 @@ struct Range {
 
 class Parser {
  public:
-  Parser(std::span<const std::uint8_t> file, const std::string& path) : file_(file), path_(path) {}
+  Parser(std::span<const std::uint8_t> file, const std::string& path)
+      : file_(file), path_(one_line(path)) {}
 
   Result<std::vector<SafetensorsEntry>> parse() {
     const auto header = read_header();
@@ -83,6 +86,11 @@ class Parser {
     }
     const auto text = file_.subspan(kLengthBytes, length);
     data_ = file_.subspan(kLengthBytes + length);
+    // The library takes a NUL for the end of the text, whatever is behind it.
+    if (const auto nul = std::find(text.begin(), text.end(), 0); nul != text.end()) {
+      return error("header: a NUL at byte " + std::to_string(nul - text.begin() + 1) +
+                   "; expected JSON alone");
+    }
     std::vector<std::set<std::string>> keys;
     std::string duplicate;
     bool too_deep = false;

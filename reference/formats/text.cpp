@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 namespace fp8_sdpa::reference {
 
@@ -43,6 +45,9 @@ Result<std::string> read_text_file(const std::string& path, std::size_t max_byte
   const auto unreadable = [&](const std::string& why) {
     return invalid_argument(one_line(path) + ": " + why + ", expected " + expected);
   };
+  // Opening one waits for somebody who writes into it.
+  std::error_code ignored;
+  if (std::filesystem::is_fifo(path, ignored)) return unreadable("a pipe");
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) return unreadable(std::strerror(errno == 0 ? EIO : errno));

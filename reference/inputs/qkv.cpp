@@ -16,6 +16,7 @@
 
 #include "reference/formats/half.hpp"
 #include "reference/formats/safetensors.hpp"
+#include "reference/formats/text.hpp"
 
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
@@ -23,7 +24,7 @@ namespace fp8_sdpa::reference {
 namespace {
 
 constexpr int kRank = 4;
-constexpr int kSmallestHeadDim = 64;  ///< what kernels serve; a smaller one is padded to it
+constexpr std::array kServedHeadDims = {64, 128, 256};  ///< others are padded to the next of them
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -47,7 +48,7 @@ class QkvReader {
  public:
   QkvReader(const std::vector<SafetensorsEntry>& entries, const std::string& path,
             const QkvOptions& options)
-      : entries_(entries), path_(path), options_(options) {}
+      : entries_(entries), path_(one_line(path)), options_(options) {}
 
   Result<Qkv> read() const {
     OperandView q, k, v;
@@ -59,7 +60,9 @@ class QkvReader {
     Qkv qkv;
     qkv.original_head_dim = static_cast<int>(q.head_dim);
     qkv.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(q.head_dim)));
-    const int head_dim = std::max(qkv.original_head_dim, kSmallestHeadDim);
+    const auto* const served =
+        std::lower_bound(kServedHeadDims.begin(), kServedHeadDims.end(), qkv.original_head_dim);
+    const int head_dim = served == kServedHeadDims.end() ? qkv.original_head_dim : *served;
     qkv.sizes = {static_cast<int>(q.batch),
                  static_cast<int>(q.heads),
                  static_cast<int>(k.heads),
@@ -183,7 +186,7 @@ class QkvReader {
   }
 
   const std::vector<SafetensorsEntry>& entries_;
-  const std::string& path_;
+  const std::string path_;
   const QkvOptions& options_;
 };
 
@@ -196,8 +199,9 @@ Result<Qkv> parse_qkv(std::span<const std::uint8_t> file, const std::string& pat
     if (!entries.ok()) return entries.status();
     return QkvReader(*entries, path, options).read();
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kOutOfMemory,
-                  path + ": not enough memory to hold Q, K and V as float; use a smaller file");
+    return Status(
+        StatusCode::kOutOfMemory,
+        one_line(path) + ": not enough memory to hold Q, K and V as float; use a smaller file");
   }
 }
 
@@ -205,7 +209,7 @@ Result<Qkv> load_qkv(const std::string& path, const QkvOptions& options) {
   std::error_code failure;
   const std::uintmax_t size = std::filesystem::file_size(path, failure);
   if (failure) {
-    return invalid_argument(path + ": cannot be read: " + failure.message() +
+    return invalid_argument(one_line(path) + ": cannot be read: " + failure.message() +
                             "; expected a safetensors file");
   }
   try {
@@ -213,11 +217,12 @@ Result<Qkv> load_qkv(const std::string& path, const QkvOptions& options) {
     std::ifstream stream(path, std::ios::binary);
     stream.read(reinterpret_cast<char*>(file.data()), static_cast<std::streamsize>(size));
     if (!stream) {
-      return invalid_argument(path + ": cannot be read; expected a readable safetensors file");
+      return invalid_argument(one_line(path) +
+                              ": cannot be read; expected a readable safetensors file");
     }
     return parse_qkv(file, path, options);
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kOutOfMemory, path + ": not enough memory to read " +
+    return Status(StatusCode::kOutOfMemory, one_line(path) + ": not enough memory to read " +
                                                 std::to_string(size) +
                                                 " bytes; use a smaller file");
   }

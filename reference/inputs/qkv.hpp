@@ -33,9 +33,9 @@ struct Qkv {
   Inputs inputs;               ///< (batch, heads, seq, head_dim), whatever the file's layout
 };
 
-/// Reads F32, F16 or BF16 tensors; a head_dim below 64 is padded to 64 with zeros, which changes
-/// neither scores nor the first columns of O. kInvalidArgument, naming the file and the field, for
-/// whatever is wrong; kOutOfMemory where it does not fit.
+/// Reads F32, F16 or BF16 tensors; a head_dim up to 256 is padded with zeros to the next of 64, 128
+/// and 256, which changes neither scores nor the first columns of O. kInvalidArgument, naming the
+/// file and the field, for whatever is wrong; kOutOfMemory where it does not fit.
 Result<Qkv> load_qkv(const std::string& path, const QkvOptions& options = {});
 
 /// The same from a file's bytes; `path` is only used in messages.

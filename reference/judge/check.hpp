@@ -42,7 +42,8 @@ struct CaseResult {
   std::vector<std::uint16_t>
       output;  ///< O's bits (half or bf16), (batch, heads_q, seq_q, head_dim) contiguous
   std::vector<float> log_sum_exp;  ///< (batch, heads_q, seq_q), empty if not asked for
-  /// On failure one line: the gate, the worst element's index, got and want.
+  /// On failure one line: the gate, the worst element's index, got and want, and, where the gate
+  /// sees both, whether the kernel or the quantisation of its inputs is at fault.
   std::string failure() const;
 };
 

@@ -11,7 +11,7 @@ function(write_header)
       ${CMAKE_COMMAND} -D SOURCE_DIR=${WORK_DIR}/tree -D HEADER=${header} -D
       TEMPLATE=${SOURCE_DIR}/cmake/provenance.hpp.in -D "CXX_COMPILER=GNU 12" -D
       CUDA_COMPILER=none -D "CXX_FLAGS=-DNAME=\"x\"" -D CUDA_FLAGS= -D "CUDA_ARCHS=80-real;89-real"
-      -D BUILD_TYPE=Release -D SANITIZER=none -P ${SOURCE_DIR}/cmake/write_provenance.cmake
+      -D BUILD_TYPE=Release -D SANITIZER=none -D "SOURCE_STATE_TOOL=${CMAKE_COMMAND};-E;echo;0123" -P ${SOURCE_DIR}/cmake/write_provenance.cmake
     COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
@@ -28,6 +28,7 @@ write_header()
 expect("kGitSha[] = \"unknown\"")
 expect("kGitBranch[] = \"unknown\"")
 expect("kGitDirty = false")
+expect("kSourceState[] = \"0123 ${WORK_DIR}/tree\"")
 expect("kFlags[] = \"-DNAME=\\\"x\\\"\"")
 expect("kCudaArchs[] = \"80-real;89-real\"")
 

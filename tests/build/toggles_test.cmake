@@ -57,6 +57,17 @@ foreach(value 2 yes "" -1)
   endif()
 endforeach()
 
+foreach(name USE_KVLUT use_kv_lut USE_SWIZZLE)
+  execute_process(
+    COMMAND ${CMAKE_COMMAND} -D SOURCE_DIR=${SOURCE_DIR} -D REFUSE=1 -D ${name}=1 -P ${CMAKE_SCRIPT_MODE_FILE}
+    RESULT_VARIABLE failed
+    OUTPUT_QUIET
+    ERROR_VARIABLE message)
+  if(NOT failed OR NOT message MATCHES "${name}: no such toggle;[ \n]+there[ \n]+are")
+    message(SEND_ERROR "${name}=1, which is no toggle, is not refused by its name: ${message}")
+  endif()
+endforeach()
+
 execute_process(COMMAND ${CMAKE_COMMAND} -D SOURCE_DIR=${SOURCE_DIR} -D GIVEN=1 -D USE_CP_ASYNC=1 -P
                         ${CMAKE_SCRIPT_MODE_FILE} RESULT_VARIABLE failed)
 if(failed)

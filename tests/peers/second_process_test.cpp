@@ -215,24 +215,34 @@ TEST_F(CeilingsFile, IsRefusedWithoutAValue) {
   EXPECT_FALSE(validate_by_name(at(kCeilingsFile), default_schema_folder()).ok());
 }
 
-/// Each tool without a GPU: one line that says what is left out, and exit code 0; 2 where a GPU is
-/// required.
+/// Each tool whose times are a GPU's, without one: one line that says so, and exit code 2.
 class WithoutGpu : public ToolTest, public testing::WithParamInterface<const char*> {};
 
 TEST_P(WithoutGpu, DeclinesInOneLine) {
-  const Ran ran = run(GetParam(), {}, "CUDA_VISIBLE_DEVICES=");
-  EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_NE(ran.err.find("left out: "), std::string::npos) << ran.err;
+  std::vector<std::string> arguments;
+  if (GetParam() == std::string(FP8_SDPA_TIMELINE_BINARY)) {
+    arguments = {"small", "0", "--variant", "stage_c"};
+  }
+  const Ran ran = run(GetParam(), arguments, "CUDA_VISIBLE_DEVICES= SDPA_REQUIRE_GPU=0");
+  EXPECT_EQ(ran.exit_code, 2) << ran.err;
+  EXPECT_NE(ran.err.find(": nothing is measured: a GPU is missing ("), std::string::npos)
+      << ran.err;
   EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
-  const Ran required = run(GetParam(), {}, "CUDA_VISIBLE_DEVICES= SDPA_REQUIRE_GPU=1");
+  const Ran required = run(GetParam(), arguments, "CUDA_VISIBLE_DEVICES= SDPA_REQUIRE_GPU=1");
   EXPECT_EQ(required.exit_code, 2);
   EXPECT_NE(required.err.find("SDPA_REQUIRE_GPU=1"), std::string::npos) << required.err;
   EXPECT_FALSE(std::filesystem::exists(at("results"))) << "an empty result folder was left";
 }
 
+TEST_P(WithoutGpu, SaysItsHelp) {
+  const std::string name = std::filesystem::path(GetParam()).filename();
+  expect_help_in_file(GetParam(), name.substr(std::string("fp8_sdpa_").size()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Tools, WithoutGpu,
-                         testing::Values(FP8_SDPA_CEILINGS_BINARY, FP8_SDPA_PEERS_BINARY,
-                                         FP8_SDPA_SWEEP_BINARY),
+                         testing::Values(FP8_SDPA_BENCH_BINARY, FP8_SDPA_CEILINGS_BINARY,
+                                         FP8_SDPA_PEERS_BINARY, FP8_SDPA_SWEEP_BINARY,
+                                         FP8_SDPA_TIMELINE_BINARY),
                          [](const auto& info) {
                            return std::filesystem::path(info.param).filename().string();
                          });

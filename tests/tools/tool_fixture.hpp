@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/command/paths.hpp"
 #include "benchmarks/command/selection.hpp"
 #include "benchmarks/files/results.hpp"
 
@@ -157,6 +158,19 @@ class ToolTest : public testing::Test {
     ran.exit_code = WIFEXITED(state) ? WEXITSTATUS(state) : -1;
     ran.err = read(at("stderr.txt"));
     return ran;
+  }
+
+  /// The launcher prints `help.txt` in place of the binary's help, to need no build for it.
+  void expect_help_in_file(const std::string& binary, const std::string& verb) const {
+    const std::string file = read(default_source_folder() + "/benchmarks/command/help.txt");
+    const std::string help = run(binary, {"--help"}).out;
+    EXPECT_NE(file.find("== " + verb + "\n" + help + "\n== "), std::string::npos)
+        << "benchmarks/command/help.txt has not what --help says:\n== " << verb << "\n"
+        << help;
+    for (const char* word :
+         {"TEXT", "INT", "FLOAT", "BOOLEAN", " in [", "fp8_sdpa_run [", "/config_forward"}) {
+      EXPECT_EQ(help.find(word), std::string::npos) << word << " is the parser's: " << help;
+    }
   }
 
   std::filesystem::path root;

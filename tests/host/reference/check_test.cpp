@@ -141,9 +141,8 @@ std::shared_ptr<const CaseData> small_case(Mask mask = Mask::kNone) {
   return make_case(shape, 5);
 }
 
-Result<CaseResult> run(detail::Launch launch, const CheckOptions& options = {},
-                       Mask mask = Mask::kNone, bool served = true,
-                       bool (*has_kernel_of_exact_sums)(int) = nullptr) {
+Result<CaseResult> run(detail::Launch launch, const CheckOptions& options, const CaseData& data,
+                       bool served = true, bool (*has_kernel_of_exact_sums)(int) = nullptr) {
   detail::VariantImpl impl{served ? serves_all : serves_none, {}, {launch}};
   impl.has_kernel_of_exact_sums = has_kernel_of_exact_sums;
   const Variant variant{"made_up", "for a test", Family::kStageC, {}, {128, 1024, 32, 32}, &impl};
@@ -151,7 +150,13 @@ Result<CaseResult> run(detail::Launch launch, const CheckOptions& options = {},
   device.backend = Backend::kHost;
   device.shared_memory_per_block = 1 << 17;
   device.sm_version = 90;
-  return check(variant, *small_case(mask), device, kTolerances, options);
+  return check(variant, data, device, kTolerances, options);
+}
+
+Result<CaseResult> run(detail::Launch launch, const CheckOptions& options = {},
+                       Mask mask = Mask::kNone, bool served = true,
+                       bool (*has_kernel_of_exact_sums)(int) = nullptr) {
+  return run(launch, options, *small_case(mask), served, has_kernel_of_exact_sums);
 }
 
 /// The names of the gates that failed.
@@ -195,6 +200,35 @@ TEST(Check, OutputDoesNotDependOnTheLayout) {
   const auto sequence_major = run(exact, options);
   ASSERT_TRUE(head_major.ok() && sequence_major.ok());
   EXPECT_EQ(head_major->output, sequence_major->output);
+}
+
+/// A key channel far off zero, as real models have: its rounding drowns the others.
+std::shared_ptr<const CaseData> offset_channel() {
+  CaseData data = *small_case();
+  Qkv tensors;
+  tensors.sizes = sizes_of(data.shape);
+  tensors.softmax_scale = data.softmax_scale;
+  tensors.inputs = data.inputs;
+  for (std::size_t i = 0; i < tensors.inputs.k.size(); i += 64) tensors.inputs.k[i] += 30.0F;
+  const auto made = make_case(std::move(tensors), "offset", Mask::kNone);
+  EXPECT_TRUE(made.ok());
+  return *made;
+}
+
+TEST(Check, SaysWhetherTheQuantisationOrTheKernelIsAtFault) {
+  const auto of_quantisation = run(exact, {}, *offset_channel());
+  EXPECT_EQ(failed(of_quantisation), "rel_l2");
+  const std::string line = of_quantisation->failure();
+  EXPECT_EQ(line.rfind("gate rel_l2: ", 0), 0U) << line;
+  EXPECT_NE(
+      line.find("; at fault: the quantisation to FP8, not the kernel, whose own rel_l2 of 0.00"),
+      std::string::npos)
+      << line;
+  const auto of_kernel = run(ignores_descale_of_v, {}, *offset_channel());
+  EXPECT_EQ(failed(of_kernel).rfind("rel_l2 ", 0), 0U);
+  EXPECT_NE(of_kernel->failure().find("; at fault: the kernel, which fails the gate kernel_"),
+            std::string::npos)
+      << of_kernel->failure();
 }
 
 // A variant with two kernels is judged by both, and either one's failure is the variant's.

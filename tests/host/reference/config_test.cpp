@@ -271,6 +271,14 @@ TEST(Config, RefusesDeepNestingWithoutRecursion) {
   EXPECT_NE(message.find("expected at most 64 levels of nesting"), std::string::npos) << message;
 }
 
+TEST(Config, RefusesWhatIsBehindTheDocument) {
+  const std::string text = legal().dump();
+  EXPECT_EQ(refusal(text + " \n"), "accepted");
+  EXPECT_EQ(refusal(text + std::string("\0 {", 3)),
+            "c.json: byte " + std::to_string(text.size() + 1) + ": got a NUL, expected JSON alone");
+  EXPECT_EQ(refusal(std::string(1, '\0')).rfind("c.json: byte 1: ", 0), 0U);
+}
+
 TEST(Config, RefusesAnEndlessFile) {
   const auto endless = load_config("/dev/zero");
   ASSERT_FALSE(endless.ok());

@@ -146,6 +146,26 @@ TEST(Safetensors, SmallHeadDimIsPaddedAndKeepsItsScale) {
   }
 }
 
+TEST(Safetensors, AHeadDimIsPaddedToTheNextThatKernelsServe) {
+  for (const auto& [given, padded] : {std::pair(1U, 64),
+                                      {64U, 64},
+                                      {65U, 128},
+                                      {80U, 128},
+                                      {128U, 128},
+                                      {192U, 256},
+                                      {256U, 256},
+                                      {257U, 257}}) {
+    const auto tensor = [size = given](const char* name) {
+      return make_tensor(name, "F32", {1, 1, 2, size});
+    };
+    const auto qkv =
+        parse_qkv(encode_safetensors(std::vector{tensor("q"), tensor("k"), tensor("v")}), "x");
+    ASSERT_TRUE(qkv.ok()) << qkv.status().message();
+    EXPECT_EQ(qkv->sizes.head_dim, padded);
+    EXPECT_EQ(qkv->original_head_dim, static_cast<int>(given));
+  }
+}
+
 TEST(Safetensors, NamesCanBeChosen) {
   auto tensors = valid_tensors();
   tensors[0].name = "Q";
@@ -210,6 +230,15 @@ std::string with_q(const std::string& fields) {
   return "{\"q\":{" + fields +
          R"(},"k":{"dtype":"F32","shape":[1,1,1,64],"data_offsets":[256,512]},)" +
          R"("v":{"dtype":"F32","shape":[1,1,1,64],"data_offsets":[512,768]}})";
+}
+
+TEST(Safetensors, NothingIsBehindTheHeadersObject) {
+  const std::string header = R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  EXPECT_TRUE(parse_safetensors(raw_file(header + "   ", 1), "x.safetensors").ok());
+  for (const std::string& behind :
+       {std::string(1, '\0'), std::string("\0 {", 3), std::string("{")}) {
+    expect_refused(raw_file(header + behind, 1), {"header: ", "JSON"});
+  }
 }
 
 TEST(Safetensors, BadFieldsAreNamed) {

@@ -1,15 +1,16 @@
-// A project of somebody else's that uses the installed library: plans a problem on the host
-// executor and runs it.
+// A project of somebody else's that uses the installed library: quantises floats, plans a problem
+// on the host executor and runs it.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <fp8_sdpa/plan.hpp>
+#include <fp8_sdpa/quantise.hpp>
 #include <vector>
 
 namespace {
 
 constexpr int kSeq = 32;
 constexpr int kHeadDim = 64;
-constexpr std::uint8_t kOne = 0x38;         // 1.0 in E4M3
 constexpr std::uint16_t kHalfOne = 0x3C00;  // 1.0 in half
 
 // The API asks for 16-byte alignment.
@@ -28,10 +29,13 @@ fp8_sdpa::Tensor tensor_of(Storage<T>& storage, fp8_sdpa::Dtype dtype) {
 int main() {
   static Storage<std::uint8_t> q, k, v;
   static Storage<std::uint16_t> o;
+  const std::vector<float> ones(kSeq * kHeadDim, 1.0F);
+  const auto quantised =
+      fp8_sdpa::reference::quantise(ones, 1, kSeq * kHeadDim, fp8_sdpa::Dtype::kE4M3);
   for (auto* storage : {&q, &k, &v}) {
-    for (std::uint8_t& code : storage->elements) code = kOne;
+    std::copy(quantised.codes.begin(), quantised.codes.end(), storage->elements);
   }
-  const float descale = 1.0F;
+  const float* descale = quantised.descales.data();
   fp8_sdpa::Problem problem;
   problem.batch = problem.heads_q = problem.heads_kv = 1;
   problem.seq_q = problem.seq_kv = kSeq;
@@ -40,7 +44,7 @@ int main() {
   problem.k = tensor_of(k, fp8_sdpa::Dtype::kE4M3);
   problem.v = tensor_of(v, fp8_sdpa::Dtype::kE4M3);
   problem.o = tensor_of(o, fp8_sdpa::Dtype::kHalf);
-  problem.descales = {&descale, &descale, &descale};
+  problem.descales = {descale, descale, descale};
   problem.softmax_scale = 0.125F;
 
   const auto plan = fp8_sdpa::plan(problem, fp8_sdpa::host_executor());

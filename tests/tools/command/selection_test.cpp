@@ -183,6 +183,21 @@ TEST(DeviceChoice, RefusesToDoWithoutAGpuThatIsAskedFor) {
   EXPECT_FALSE(choose_device("host", made_gpu(), environment_of({{"SDPA_REQUIRE_GPU", "1"}})).ok());
 }
 
+TEST(DeviceChoice, RefusesAnotherWordThan0Or1AndTakesNoneForNone) {
+  for (const char* word : {"yes", "2", "01", " "}) {
+    const auto refused =
+        choose_device("auto", made_gpu(), environment_of({{"SDPA_REQUIRE_GPU", word}}));
+    ASSERT_FALSE(refused.ok()) << word;
+    EXPECT_EQ(refused.status().message(), "environment variable SDPA_REQUIRE_GPU=\"" +
+                                              std::string(word) + "\": expected 0 or 1");
+  }
+  for (const char* word : {"", "0"}) {
+    EXPECT_TRUE(
+        choose_device("auto", unsupported("none"), environment_of({{"SDPA_REQUIRE_GPU", word}}))
+            .ok());
+  }
+}
+
 TEST(DeviceChoice, NeverTakesACudaErrorForNoGpu) {
   const auto choice = choose_device(
       "auto", Status{StatusCode::kDeviceError, "cudaGetDevice: unknown error"}, environment_of({}));

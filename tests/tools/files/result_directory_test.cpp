@@ -127,5 +127,52 @@ TEST_F(ResultFolder, AKilledWriterLeavesAWholeFile) {
   }
 }
 
+TEST_F(ResultFolder, OfAnotherRunIsRefused) {
+  const fs::path folder = root / "run";
+  {
+    auto first = ResultDirectory::open_empty(folder.string());
+    ASSERT_TRUE(first.ok()) << first.status().message();
+    const auto at_once = ResultDirectory::open_empty(folder.string());
+    ASSERT_FALSE(at_once.ok());
+    EXPECT_EQ(at_once.status().message(), "result folder " + folder.string() +
+                                              " is being written by another run, expected a new or "
+                                              "an empty one");
+    ASSERT_TRUE(first->write("x.json", {{"n", 1}}).ok());
+  }
+  const auto later = ResultDirectory::open_empty(folder.string());
+  ASSERT_FALSE(later.ok());
+  EXPECT_EQ(later.status().message(), "result folder " + folder.string() +
+                                          " has the x.json of another run, expected a new or an "
+                                          "empty one");
+  EXPECT_EQ(read_json_file(folder / "x.json"), json({{"n", 1}}));
+  fs::remove(folder / "x.json");
+  write(folder / "notes.txt", "mine");
+  EXPECT_TRUE(ResultDirectory::open_empty(folder.string()).ok());
+}
+
+TEST_F(ResultFolder, OfARunThatASignalEndsIsRemovedUnlessSomethingIsInIt) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    for (const bool written : {false, true}) {
+      const fs::path folder = root / "a" / std::to_string(signal);
+      const pid_t run = fork();
+      ASSERT_GE(run, 0);
+      if (run == 0) {
+        { const auto gone = ResultDirectory::open((root / "b").string()); }
+        auto directory = ResultDirectory::open(folder.string());
+        if (!directory.ok() || !fs::exists(folder)) _exit(1);
+        if (written && !directory->write("x.json", {{"n", 1}}).ok()) _exit(1);
+        raise(signal);
+        _exit(2);
+      }
+      int status = 0;
+      ASSERT_EQ(waitpid(run, &status, 0), run);
+      ASSERT_TRUE(WIFSIGNALED(status)) << status;
+      EXPECT_EQ(WTERMSIG(status), signal);
+      EXPECT_EQ(fs::exists(root / "a"), written);
+      fs::remove_all(root / "a");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fp8_sdpa::bench
