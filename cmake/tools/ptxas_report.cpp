@@ -28,7 +28,7 @@ std::string variant_of(const std::string& mangled) {
     const auto [rest, failed] = std::from_chars(begin, end, length);
     if (failed == std::errc() && length > 0 && length <= static_cast<std::size_t>(end - rest)) {
       // Where a variant has several kernels, what follows tells them apart.
-      static const std::regex kKernelOfVariant("_d[0-9]+_(no_)?lse$");
+      static const std::regex kKernelOfVariant("_d[0-9]+_(exact|rounded)$");
       return std::regex_replace(std::string(rest, length), kKernelOfVariant, "");
     }
     at = mangled.find(kNamespace, at + 1);

@@ -44,8 +44,7 @@
 namespace fp8_sdpa::reference {
 namespace {
 
-constexpr int kTile = 64;   ///< keys of one step
-constexpr int kDepth = 32;  ///< products of one FP8 multiply
+constexpr int kTile = 64;  ///< keys of one step
 constexpr std::int64_t kKeysOfTask = 512;
 constexpr std::int64_t kDecodedElements = std::int64_t{1} << 25;  ///< of K that are held at a time
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -74,7 +73,7 @@ struct Rounding {
 
   /// What cutting costs a score whose products have one sign, of that score.
   double score_cut(int head_dim) const {
-    return fp8 ? (kDepth + 1) * 0x1p-14 * (static_cast<double>(head_dim) / kDepth + 1.0) / 2.0
+    return fp8 ? (kFp8Depth + 1) * 0x1p-14 * (static_cast<double>(head_dim) / kFp8Depth + 1.0) / 2.0
                : 0.0;
   }
 
@@ -111,27 +110,6 @@ float round_output(float value, Dtype format) {
   int exponent = 0;
   const float significand = std::frexp(value, &exponent);
   return std::ldexp(std::nearbyint(significand * per_binade) / per_binade, exponent);
-}
-
-/// sum + the products a[i] * b[i], as one FP8 tensor-core multiply adds them up.
-float add_truncated(float sum, const float* a, const float* b, int count) {
-  constexpr int kFractionBits = 13;
-  double largest = std::fabs(static_cast<double>(sum));
-  for (int i = 0; i < count; ++i) {
-    const double product = std::fabs(static_cast<double>(a[i]) * b[i]);
-    if (!(product <= largest)) largest = product;
-  }
-  if (largest == 0.0 || !std::isfinite(largest)) {
-    for (int i = 0; i < count; ++i) sum += a[i] * b[i];
-    return sum;
-  }
-  const double step = std::ldexp(1.0, std::ilogb(largest) - kFractionBits);
-  const double per_step = 1.0 / step;
-  double steps = std::trunc(sum * per_step);
-  for (int i = 0; i < count; ++i) {
-    steps += std::trunc(static_cast<double>(a[i]) * b[i] * per_step);
-  }
-  return static_cast<float>(steps * step);
 }
 
 /// One KV head, decoded but not descaled. K lies as its sums want it: `k` for sums in fp32,
@@ -209,19 +187,13 @@ struct Row {
   std::vector<float> scores;
 };
 
-/// Where the results of one row go: those of `place`.
-struct RowOutput {
-  ModelRun& run;
-  std::size_t place;
-};
-
 class RowModel {
  public:
   RowModel(const Head& head, const AttentionSizes& sizes, const ModelOptions& options, float factor)
       : head_(head), sizes_(sizes), options_(options), rounding_(options), factor_(factor) {}
 
-  /// Runs over the keys [0, keys) and writes the row's results.
-  void run(const float* q, std::int64_t keys, const RowOutput& out) const {
+  /// Runs over the keys [0, keys) and writes the row's results to `place` of the run.
+  void run(const float* q, std::int64_t keys, ModelRun& run, std::size_t place) const {
     const auto dim = static_cast<std::size_t>(sizes_.head_dim);
     Row row;
     row.o.assign(dim, 0.0F);
@@ -234,7 +206,7 @@ class RowModel {
       weigh(first, count, q_square, x, row);
       row.scores.insert(row.scores.end(), x.begin(), x.begin() + count);
     }
-    finish(row, keys, out);
+    finish(row, keys, run, place);
   }
 
  private:
@@ -243,8 +215,8 @@ class RowModel {
     if (options_.accumulator != Accumulator::kFp32) {
       for (int n = 0; n < count; ++n) {
         const float* key = &head_.k_rows[static_cast<std::size_t>(first + n) * dim];
-        for (std::size_t d = 0; d < dim; d += kDepth) {
-          const int depth = static_cast<int>(std::min<std::size_t>(kDepth, dim - d));
+        for (std::size_t d = 0; d < dim; d += kFp8Depth) {
+          const int depth = static_cast<int>(std::min<std::size_t>(kFp8Depth, dim - d));
           x[static_cast<std::size_t>(n)] =
               add_truncated(x[static_cast<std::size_t>(n)], q + d, key + d, depth);
         }
@@ -312,26 +284,22 @@ class RowModel {
     const bool carried = options_.accumulator == Accumulator::kTruncated13Carried;
     const auto add = [&](float& to, const float* column) {
       float sum = carried ? to * rescale : 0.0F;
-      for (int n = 0; n < count; n += kDepth) {
+      for (int n = 0; n < count; n += kFp8Depth) {
         sum = add_truncated(sum, &p[static_cast<std::size_t>(n)], column + n,
-                            std::min(kDepth, count - n));
+                            std::min(kFp8Depth, count - n));
       }
       to = carried ? sum : to * rescale + sum;
     };
     for (std::size_t d = 0; d < dim; ++d) add(row.o[d], tile + d * kTile);
-    static constexpr auto kOnes = [] {
-      std::array<float, kTile> ones{};
-      for (float& one : ones) one = 1.0F;
-      return ones;
-    }();
-    add(row.rounded_sum, kOnes.data());
+    std::array<float, kTile> ones{};
+    ones.fill(1.0F);
+    add(row.rounded_sum, ones.data());
   }
 
-  void finish(const Row& row, std::int64_t keys, const RowOutput& out) const {
+  void finish(const Row& row, std::int64_t keys, ModelRun& run, std::size_t place) const {
     const auto dim = static_cast<std::size_t>(sizes_.head_dim);
-    ModelRun& run = out.run;
     if (keys == 0) {
-      run.attention.lse[out.place] = -kInfinity;  // all else is 0
+      run.attention.lse[place] = -kInfinity;  // all else is 0
       return;
     }
     const auto sum = static_cast<float>(row.sum);
@@ -339,27 +307,26 @@ class RowModel {
     double square = 0.0;
     for (std::size_t d = 0; d < dim; ++d) {
       const float value = round_output(row.o[d] * scale, options_.output);
-      run.attention.o[out.place * dim + d] = value;
+      run.attention.o[place * dim + d] = value;
       square += static_cast<double>(value) * value / static_cast<double>(dim);
     }
-    run.attention.lse[out.place] = row.max + std::log(sum);
-    run.sums[out.place] = row.rounded_sum / (sum * rounding_.weight_factor);
+    run.attention.lse[place] = row.max + std::log(sum);
+    run.sums[place] = row.rounded_sum / (sum * rounding_.weight_factor);
     const double v_scale = static_cast<double>(head_.v_descale) / row.sum;
     const double output = rounding_.output_u * rounding_.output_u * square +
                           rounding_.output_floor * rounding_.output_floor;
     const double bias = rounding_.sum_u * row.magnitude;
-    run.expected_square[out.place] =
+    run.expected_square[place] =
         (row.weight_variance + row.score_variance + bias * bias) * v_scale * v_scale + output / 3.0;
     const double sum_bias =
         rounding_.sum_u + rounding_.score_cut(sizes_.head_dim) * row.score_magnitude / row.sum;
-    run.expected_sum_square[out.place] =
-        row.sum_variance / (row.sum * row.sum) + sum_bias * sum_bias;
+    run.expected_sum_square[place] = row.sum_variance / (row.sum * row.sum) + sum_bias * sum_bias;
     if (run.rounding_squares.empty()) return;
     WeightRounding squares = weight_rounding(row.scores, row.max, head_.v, sizes_.head_dim);
     for (double& value : squares.output) value *= v_scale * v_scale;
     for (double& value : squares.sum) value /= row.sum * row.sum;
-    run.rounding_squares[out.place] = squares.output;
-    run.sum_rounding_squares[out.place] = squares.sum;
+    run.rounding_squares[place] = squares.output;
+    run.sum_rounding_squares[place] = squares.sum;
   }
 
   const Head& head_;
@@ -396,7 +363,7 @@ ModelRun run_model(const QuantisedTensor& q, const QuantisedTensor& k, const Qua
         q.descales[static_cast<std::size_t>(q_head)] * head.k_descale * softmax_scale;
     const std::int64_t keys =
         keys_of_row.empty() ? visible_keys(sizes, row) : keys_of_row[static_cast<std::size_t>(row)];
-    RowModel(head, sizes, options, factor).run(query.data(), keys, {run, place});
+    RowModel(head, sizes, options, factor).run(query.data(), keys, run, place);
   };
   // As many heads at a time as keep all cores busy, and as little memory as that takes.
   const std::int64_t kv_heads = std::int64_t{sizes.batch} * sizes.heads_kv;

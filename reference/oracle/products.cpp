@@ -1,5 +1,7 @@
 #include "reference/oracle/products.hpp"
 
+#include <cmath>
+
 namespace fp8_sdpa::reference {
 namespace {
 
@@ -57,6 +59,26 @@ void add_products(const float* row, const float* matrix, std::size_t stride, std
   static_cast<void>(vectors);
 #endif
   add_baseline(row, matrix, stride, depth, columns, out);
+}
+
+float add_truncated(float sum, const float* a, const float* b, int count) {
+  constexpr int kFractionBits = 13;
+  double largest = std::fabs(static_cast<double>(sum));
+  for (int i = 0; i < count; ++i) {
+    const double product = std::fabs(static_cast<double>(a[i]) * b[i]);
+    if (!(product <= largest)) largest = product;
+  }
+  if (largest == 0.0 || !std::isfinite(largest)) {
+    for (int i = 0; i < count; ++i) sum += a[i] * b[i];
+    return sum;
+  }
+  const double step = std::ldexp(1.0, std::ilogb(largest) - kFractionBits);
+  const double per_step = 1.0 / step;
+  double steps = std::trunc(sum * per_step);
+  for (int i = 0; i < count; ++i) {
+    steps += std::trunc(static_cast<double>(a[i]) * b[i] * per_step);
+  }
+  return static_cast<float>(steps * step);
 }
 
 }  // namespace fp8_sdpa::reference

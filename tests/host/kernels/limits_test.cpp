@@ -133,6 +133,10 @@ TEST_P(Sm90Limits, UnitsOfV) {
     const std::int64_t rows = (kMost - 4) / 2 * config.tile_m() + more;
     p = made_up(1, 2, 1, rows, 2 * config.tile_n, GetParam().head_dim);
     expect_limit(supports(p), more == 0, reason);
+    // Two batches of two heads: eight units a tile of keys, four tiles a tile of rows.
+    p = made_up(2, 2, 2, (2 + more) * config.tile_m(), (kMost / 8 - 1) * config.tile_n,
+                GetParam().head_dim);
+    expect_limit(supports(p), more == 0, reason);
   }
 }
 
