@@ -183,7 +183,8 @@ bool write_matrix(const std::vector<Row>& rows, const std::filesystem::path& fol
          "gate "
          "that failed in every trial: its value over its threshold, null\nwhere there is no number "
          "(NaN, a deadlock). \"Strongest\" is the largest margin. Published gates are implemented "
-         "in `tests/wrong/peers.cpp`.\n\n"
+         "in `tests/wrong/peers.cpp`.\nRandom mutants of the same sources, which nobody wrote "
+         "down: `mutation_score.md`.\n\n"
       << summary(rows) << "\n"
       << table;
   return all;

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "dispatch/variant_impl.hpp"
+#include "sm90/sm90.hpp"
 #include "sm90/tile_shapes.hpp"
 
 namespace fp8_sdpa::detail {
@@ -95,6 +97,44 @@ TEST(Choose, AmongHopperKernelsWorkTilesShouldFillTheDevice) {
         << other.name;
   }
   EXPECT_LE(variant->resources.tile_m, 128) << variant->name;
+}
+
+// The cost model itself, in microseconds of 132 multiprocessors: lengths that end inside tiles, and
+// causal ones that fill them. Who fits it anew writes other numbers here.
+TEST(Choose, PredictionsAreThoseOfTheCostModel) {
+  struct Predicted {
+    std::string_view kernel;
+    double none, causal;
+  };
+  constexpr Predicted kPredicted[] = {
+      {"sm90_independent_d64_exact", 31.64, 21.01},
+      {"sm90_independent_d64_rounded", 24.62, 15.61},
+      {"sm90_independent_d256_rounded", 50.29, 32.09},
+      {"sm90_pre_transpose_d64_rounded", 26.56, 17.73},
+      {"sm90_pre_transpose_d256_rounded", 52.35, 35.93},
+      {"sm90_shared_transpose_d256_rounded", 53.01, 43.46},
+      {"sm90_ping_pong_d128_exact", 42.96, 26.46},
+      {"sm90_ping_pong_d128_rounded", 40.82, 25.14},
+      {"sm90_ping_pong_d256_exact", 50.82, 32.41},
+      {"sm90_intra_overlap_d128_exact", 40.47, 26.81},
+      {"sm90_kv_split_d64_exact", 41.58, 33.61},
+      {"sm90_kv_split_d128_exact", 63.82, 49.08},
+      {"sm90_kv_split2_d64_rounded", 26.44, 20.96},
+      {"sm90_short_d64_exact", 4.53, 4.53},
+      {"sm90_short_d128_exact", 4.84, 4.84},
+      {"sm90_short_d256_exact", 5.13, 5.13},
+  };
+  ASSERT_EQ(std::size(kPredicted), std::size(sm90::kTileShapes));
+  for (std::size_t i = 0; i < std::size(kPredicted); ++i) {
+    const sm90::TileShape& shape = sm90::kTileShapes[i];
+    const bool few = shape.config.two_terms;
+    const Sizes ends_inside{2, 24, few ? 100 : 1000, shape.head_dim};
+    const Sizes whole_tiles{2, 24, few ? 128 : 1024, shape.head_dim};
+    EXPECT_EQ(shape.kernel, kPredicted[i].kernel);
+    EXPECT_NEAR(predicted_us(shape, problem_of(ends_inside), 132, {}), kPredicted[i].none, 0.005);
+    EXPECT_NEAR(predicted_us(shape, problem_of(whole_tiles, Mask::kCausal), 132, {}),
+                kPredicted[i].causal, 0.005);
+  }
 }
 
 // The fastest kernels sum rounded weights: an LSE of exact ones is not given up for speed, and any

@@ -152,6 +152,12 @@ std::string filter_of(const Catalogue& catalogue, const fs::path& file) {
   return filter.empty() ? "*" : filter + ":Hostile*:DeviceText*";
 }
 
+/// Whether what lives is known to be equivalent.
+void explain(Judged& judged) {
+  judged.detail = reason_of(judged.mutant, kSource / "tests/wrong/random/equivalent.json");
+  if (!judged.detail.empty()) judged.fate = Fate::kEquivalent;
+}
+
 /// Host code, and what the trials let pass.
 void try_tests(const Catalogue& catalogue, Workshop& workshop, Judged& judged) {
   const Mutant& mutant = judged.mutant;
@@ -173,8 +179,7 @@ void try_tests(const Catalogue& catalogue, Workshop& workshop, Judged& judged) {
     judged.by = fs::path(test.binary).filename();
     return;
   }
-  judged.detail = reason_of(mutant, kSource / "tests/wrong/random/equivalent.json");
-  if (!judged.detail.empty()) judged.fate = Fate::kEquivalent;
+  explain(judged);
 }
 
 void say(const Judged& judged) {
@@ -195,7 +200,13 @@ int judge_all(const std::map<std::string, std::string>& options) {
        draw(kKernels, files_of(catalogue, glob), seed, std::stoul(options.at("--count")))) {
     all.push_back({std::move(mutant), Fate::kLives, "", ""});
   }
-  if (!options.at("--again").empty()) take_over(options.at("--again"), all);
+  double before = 0.0;
+  if (!options.at("--again").empty()) {
+    before = take_over(options.at("--again"), all);
+    for (Judged& judged : all) {
+      if (judged.fate == Fate::kLives) explain(judged);
+    }
+  }
   std::vector<Judged*> kernels;
   for (Judged& judged : all) {
     if (judged.fate != Fate::kLives) continue;
@@ -225,8 +236,8 @@ int judge_all(const std::map<std::string, std::string>& options) {
   }
   for (const Judged& judged : all) say(judged);
   const std::string line =
-      write_score({seed, glob, options.at("--commit"), options.at("--command"), seconds()}, all,
-                  options.at("--out"));
+      write_score({seed, glob, options.at("--commit"), options.at("--command"), before + seconds()},
+                  all, options.at("--out"));
   std::printf("%s (%.0f s)\n", line.c_str(), seconds());
   return 0;
 }

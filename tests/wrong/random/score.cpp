@@ -58,7 +58,7 @@ std::string reason_of(const Mutant& mutant, const std::filesystem::path& equival
   return "";
 }
 
-void take_over(const std::filesystem::path& score, std::vector<Judged>& all) {
+double take_over(const std::filesystem::path& score, std::vector<Judged>& all) {
   const Json root = Json::parse(read_text(score));
   for (Judged& judged : all) {
     const Mutant& m = judged.mutant;
@@ -75,6 +75,7 @@ void take_over(const std::filesystem::path& score, std::vector<Judged>& all) {
     judged.by = found->at("by");
     judged.detail = found->at("detail");
   }
+  return root.at("seconds");
 }
 
 std::string write_score(const Experiment& experiment, const std::vector<Judged>& all,

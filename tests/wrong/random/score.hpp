@@ -36,9 +36,9 @@ struct Experiment {
 /// The reason why a mutant is equivalent, by a file of (file, line, becomes, reason); or "".
 std::string reason_of(const Mutant& mutant, const std::filesystem::path& equivalents);
 
-/// Takes over what an earlier score of the same draw says, but of what lived. Throws where it is of
-/// another draw.
-void take_over(const std::filesystem::path& score, std::vector<Judged>& all);
+/// Takes over what an earlier score of the same draw says, but of what lived; returns the seconds
+/// that it took. Throws where it is of another draw.
+double take_over(const std::filesystem::path& score, std::vector<Judged>& all);
 
 /// Writes mutation_score.json and mutation_score.md into `folder`; returns a line for people.
 std::string write_score(const Experiment& experiment, const std::vector<Judged>& all,
