@@ -4,27 +4,27 @@
 //        variance (u p_j)^2 / 3. E4M3's subnormals are 2^-9 apart: a weight of w / 2^8 is moved by
 //        at most 2^-18, or vanishes. l is summed before P is rounded, or of the rounded P, which
 //        cancels a part of the error: not more in either case.
-//   S    an error d_j of score j moves O by p_j d_j (v_j - O). fp32 sums of D <= 256 products:
-//   2^-21
-//        |q| |k_j| scale; sums cut to 13 fractional bits: 2^-12 of the same.
+//   S    an error d_j of score j moves O by p_j d_j (v_j - O): 2^-21 |q| |k_j| scale in fp32 sums
+//   of
+//        D <= 256 products, 2^-12 of the same in sums cut to 13 fractional bits.
 //   O    rounding to half or bf16: (u |O|)^2 / 3; half's subnormals are 2^-24 apart.
 //   P V  fp32 sums lose nothing worth counting. Sums cut to 13 fractional bits lose half a step a
 //        product: where all have one sign, and the sum is promoted to fp32 every 128 keys, about
 //        2^-9 of it at most, 2^-10 on average: 2^-10 sum p_j rms(v_j), which is no variance but a
 //        bias.
 // The errors of different keys are independent, so their variances add: sum_j of the above times
-// rms(v_j)^2. The sums over j run beside the online softmax, and are rescaled by its factor or the
-// square of it.
+// rms(v_j)^2. The sums over j run beside the online softmax, rescaled by its factor or its square.
 // Errors of P that are not independent, as those of equal weights, are in weight_rounding.hpp.
 //
 // The expected error of a row's sum of rounded weights, l, relative to that of exact ones. l is a
 // column of O whose values are 1, so P and P V are as above with rms(v_j) = 1. S differs: O forgets
-// an error that all its scores have in common, l does not.
+// an error that all its scores or weights have in common, l does not.
 //   S    independent errors of scores d_j: sum_j (p_j d_j)^2. Scores cut to 13 fractional bits are
 //        cut toward zero: products of one sign lose half a step each, 33 * 2^-14 of the partial sum
 //        a multiply, and there are D / 32 multiplies, whose partial sums are half the score on
-//        average: c = 33 * 2^-14 (D / 32 + 1) / 2 of each score, sum_j p_j c |s_j| in all. Where
-//        products have both signs they lose less.
+//        average: sum_j p_j c |s_j| in all, c = 33 * 2^-14 (D / 32 + 1) / 2; less for mixed signs.
+//   exp2 a piecewise-linear one (sm90/compute/softmax.cuh) is off by 0.55 % rms over where a score
+//        lies in its octave; scores that lie together are off alike, in all rows of a head.
 // What E4M3 weights are multiplied by is taken for FP8 tensor cores, whatever the rounding model's
 // own accumulator: a right kernel may use them.
 #include "reference/oracle/model.hpp"
@@ -48,6 +48,7 @@ constexpr int kTile = 64;  ///< keys of one step
 constexpr std::int64_t kKeysOfTask = 512;
 constexpr std::int64_t kDecodedElements = std::int64_t{1} << 25;  ///< of K that are held at a time
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr double kExp2Error = 0.0055;  ///< of the weights of a row, in common
 
 /// Half a step of a format, relative to the smallest number of a binade.
 double unit_roundoff(Dtype dtype) {
@@ -320,7 +321,8 @@ class RowModel {
         (row.weight_variance + row.score_variance + bias * bias) * v_scale * v_scale + output / 3.0;
     const double sum_bias =
         rounding_.sum_u + rounding_.score_cut(sizes_.head_dim) * row.score_magnitude / row.sum;
-    run.expected_sum_square[place] = row.sum_variance / (row.sum * row.sum) + sum_bias * sum_bias;
+    run.expected_sum_square[place] = row.sum_variance / (row.sum * row.sum) + sum_bias * sum_bias +
+                                     (rounding_.fp8 ? kExp2Error * kExp2Error : 0.0);
     if (run.rounding_squares.empty()) return;
     WeightRounding squares = weight_rounding(row.scores, row.max, head_.v, sizes_.head_dim);
     for (double& value : squares.output) value *= v_scale * v_scale;
