@@ -28,19 +28,6 @@ bool is_declined(const std::vector<Declined>& declined, const std::string& shape
 
 constexpr const char* kQkvShape = "qkv";  ///< the name of a file's tensors
 
-reference::Shape shape_of(const reference::AttentionSizes& sizes) {
-  reference::Shape shape;
-  shape.name = kQkvShape;
-  shape.batch = sizes.batch;
-  shape.heads_q = sizes.heads_q;
-  shape.heads_kv = sizes.heads_kv;
-  shape.seq_q = sizes.seq_q;
-  shape.seq_kv = sizes.seq_kv;
-  shape.head_dim = sizes.head_dim;
-  shape.mask = sizes.mask;
-  return shape;
-}
-
 /// The options of three names with commas between; those that are the default in any case.
 Result<reference::QkvOptions> named_tensors(const std::string& names) {
   reference::QkvOptions options;
@@ -158,7 +145,8 @@ Result<std::vector<PendingCase>> pending_cases(const RunRequest& request,
     if (options.qkv_scale > 0) tensors->softmax_scale = static_cast<float>(options.qkv_scale);
     auto source =
         std::make_shared<const QkvSource>(describe(*tensors, options.qkv, options.qkv_layout));
-    if (Status s = check_host_memory(shape_of(source->sizes)); !s.ok()) return s;
+    if (Status s = check_host_memory(reference::shape_of(kQkvShape, source->sizes)); !s.ok())
+      return s;
     auto data = reference::make_case(std::move(*tensors), kQkvShape, mask);
     if (!data.ok()) return data.status();
     cases.push_back({(*data)->shape, (*data)->seed,

@@ -52,6 +52,20 @@ inline AttentionSizes sizes_of(const Shape& shape) {
           shape.seq_kv, shape.head_dim, shape.mask};
 }
 
+/// A shape of those sizes, in no suite.
+inline Shape shape_of(const std::string& name, const AttentionSizes& sizes) {
+  return {name,
+          sizes.batch,
+          sizes.heads_q,
+          sizes.heads_kv,
+          sizes.seq_q,
+          sizes.seq_kv,
+          sizes.head_dim,
+          sizes.mask,
+          {},
+          {}};
+}
+
 /// How many keys query `row` sees: 0 to seq_kv, always the first ones.
 constexpr std::int64_t visible_keys(const AttentionSizes& sizes, std::int64_t row) {
   if (sizes.mask == Mask::kNone) return sizes.seq_kv;

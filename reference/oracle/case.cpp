@@ -138,13 +138,7 @@ Result<std::shared_ptr<const CaseData>> make_case(Qkv tensors, const std::string
                                                   Dtype dtype) {
   try {
     CaseData data;
-    data.shape.name = name;
-    data.shape.batch = tensors.sizes.batch;
-    data.shape.heads_q = tensors.sizes.heads_q;
-    data.shape.heads_kv = tensors.sizes.heads_kv;
-    data.shape.seq_q = tensors.sizes.seq_q;
-    data.shape.seq_kv = tensors.sizes.seq_kv;
-    data.shape.head_dim = tensors.sizes.head_dim;
+    data.shape = shape_of(name, tensors.sizes);
     data.shape.mask = mask;
     data.shape.inputs.family = "file";
     data.dtype = dtype;
