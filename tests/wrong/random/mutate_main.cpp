@@ -3,9 +3,10 @@
 //   mutate --seed N --count M [--files GLOB] [--out FOLDER] [--tsan BUILD] [--command TEXT]
 //          [--commit TEXT] [--again SCORE]
 // A kernel's mutant goes through the trials of wrong_kernels, dozens of them in one binary; what
-// lives, and a mutant of host code, goes into host_tests and gates, and what then lives into the
-// trials of a ThreadSanitizer build. --again takes over an earlier score of the same draw and
-// judges what lived: for an explanation or a gate that came later. Exit code 0 if all were judged.
+// lives, and a mutant of host code, goes into host_tests and gates, what then lives into the same
+// with UndefinedBehaviorSanitizer, and into the trials of a ThreadSanitizer build. --again takes
+// over an earlier score of the same draw and judges what lived: for an explanation or a gate that
+// came later. Exit code 0 if all were judged.
 #include <fnmatch.h>
 
 #include <chrono>
@@ -35,6 +36,9 @@ constexpr int kShards = 16;
 constexpr int kSecondsToBuild = 3600;
 constexpr int kSecondsOfUnitTests = 60;
 constexpr int kSecondsOfGates = 400;
+/// The checks of the asan preset that need no library, and what they cost.
+constexpr const char* kUndefined = "-fsanitize=undefined -fsanitize-undefined-trap-on-error";
+constexpr int kTimesSlower = 4;
 
 const fs::path kSource = MUTATE_SOURCE_DIR;
 const fs::path kKernels = kSource / "kernels";
@@ -158,8 +162,8 @@ void explain(Judged& judged) {
   if (!judged.detail.empty()) judged.fate = Fate::kEquivalent;
 }
 
-/// Host code, and what the trials let pass.
-void try_tests(const Catalogue& catalogue, Workshop& workshop, Judged& judged) {
+/// Host code, and what the trials let pass; `by` says who judges, where the binary does not.
+void try_tests(const Catalogue& catalogue, Workshop& workshop, const char* by, Judged& judged) {
   const Mutant& mutant = judged.mutant;
   const Workshop::Built built = workshop.build(mutant);
   if (!built.compiles || !built.differs) {
@@ -173,10 +177,11 @@ void try_tests(const Catalogue& catalogue, Workshop& workshop, Judged& judged) {
   } tests[] = {{"tests/host_tests", "*", kSecondsOfUnitTests},
                {"tests/gates/gates", filter_of(catalogue, mutant.file), kSecondsOfGates}};
   for (const auto& test : tests) {
-    judged.detail = workshop.failure_of(mutant, built, test.binary, test.filter, test.seconds);
+    judged.detail = workshop.failure_of(mutant, built, test.binary, test.filter,
+                                        test.seconds * (by != nullptr ? kTimesSlower : 1));
     if (judged.detail.empty()) continue;
     judged.fate = Fate::kKilled;
-    judged.by = fs::path(test.binary).filename();
+    judged.by = by != nullptr ? by : fs::path(test.binary).filename().string();
     return;
   }
   explain(judged);
@@ -225,7 +230,13 @@ int judge_all(const std::map<std::string, std::string>& options) {
               left.size(), seconds());
   std::fflush(stdout);
   Workshop workshop(kSource, kBuild, kBuild / kRoom);
-  on_all_cores(left.size(), [&](std::size_t i) { try_tests(catalogue, workshop, *left[i]); });
+  on_all_cores(left.size(),
+               [&](std::size_t i) { try_tests(catalogue, workshop, nullptr, *left[i]); });
+  std::erase_if(left, [](const Judged* judged) { return judged->fate != Fate::kLives; });
+  Workshop checked(kSource, kBuild, kBuild / kRoom / "checked", kUndefined);
+  on_all_cores(left.size(), [&](std::size_t i) {
+    try_tests(catalogue, checked, "UndefinedBehaviorSanitizer", *left[i]);
+  });
   if (!options.at("--tsan").empty()) {
     // Blocks of sm90 take minutes there.
     std::erase_if(left, [&](const Judged* judged) {

@@ -20,7 +20,7 @@ enum class Fate {
 struct Judged {
   Mutant mutant;
   Fate fate = Fate::kLives;
-  std::string by;  ///< "trials", "host_tests", "gates", "ThreadSanitizer"
+  std::string by;  ///< "trials", "host_tests", "gates", or a sanitizer's name
   std::string detail;
 };
 

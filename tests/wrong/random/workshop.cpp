@@ -63,8 +63,11 @@ void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& wor
   if (problem) std::rethrow_exception(problem);
 }
 
-Workshop::Workshop(fs::path source, fs::path build, fs::path work)
-    : source_(std::move(source)), build_(std::move(build)), work_(std::move(work)) {
+Workshop::Workshop(fs::path source, fs::path build, fs::path work, std::string flags)
+    : source_(std::move(source)),
+      build_(std::move(build)),
+      work_(std::move(work)),
+      flags_(std::move(flags)) {
   fs::remove_all(work_ / "unedited");
   catalogue_ = read_catalogue(source_ / "tests/wrong/faults", source_ / "kernels");
   const auto commands = nlohmann::json::parse(read_text(build_ / "compile_commands.json"));
@@ -120,7 +123,7 @@ std::string Workshop::compile_command(const fs::path& unit, const fs::path& shad
     command.insert(first_option, " -I" + shadow.string() + " -ffile-prefix-map=" + shadow.string() +
                                      "=" + kernels);
   }
-  return command + " -w -g0 -O1 -o " + quote(object.string());
+  return command + " -w -g0 -O1 " + flags_ + " -o " + quote(object.string());
 }
 
 fs::path Workshop::unedited(const fs::path& unit) {

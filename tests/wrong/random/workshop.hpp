@@ -24,7 +24,9 @@ void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& wor
 
 class Workshop {
  public:
-  Workshop(std::filesystem::path source, std::filesystem::path build, std::filesystem::path work);
+  /// Mutants are compiled with `flags` beside those of the tree.
+  Workshop(std::filesystem::path source, std::filesystem::path build, std::filesystem::path work,
+           std::string flags = "");
 
   /// Objects of the translation units that hold a mutant's file: it alone, if no kernel has it,
   /// else those of kernels that between them hold every line.
@@ -48,6 +50,7 @@ class Workshop {
   std::filesystem::path unedited(const std::filesystem::path& unit);
 
   std::filesystem::path source_, build_, work_;
+  std::string flags_;
   Catalogue catalogue_;
   std::map<std::filesystem::path, std::string> commands_;  ///< of each unit
   std::mutex mutex_;
