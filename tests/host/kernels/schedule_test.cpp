@@ -15,7 +15,7 @@ namespace {
 struct Deal {
   int work_tiles, blocks;
   std::vector<int> tiles;
-  RangeCosts costs;
+  RangeCosts costs{};
 
   Makespan make() const {
     return make_schedule(
