@@ -140,6 +140,10 @@ chmod +x "$work/fake/"*
 printf '#!/bin/sh\necho "sources: $SDPA_SOURCES"\n' >"$tools/fp8_sdpa_run"
 fake fp8_sdpa_validate . "exit 0"
 export PATH="$work/fake:$PATH"
+for table in stage_c/variants.def sm90/tile_shapes.def dispatch/variants.cpp; do
+  install -D "$(dirname "$1")/kernels/$table" "$work/tree/kernels/$table"
+done
+expect 2 "test --only: no kernel's name holds 'sm70'" "$sdpa" test --only sm70
 expect 0 "sources: $work/tree" "$sdpa" run
 expect 1 "the build failed" env BUILD_STATUS=1 "$sdpa" run
 rm -f "$work/tree/build/logs/build_release.log"
