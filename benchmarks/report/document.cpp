@@ -62,15 +62,15 @@ struct HtmlWriter {
            html_inline(notice.text) + "</strong></p>\n";
   }
   void operator()(const Bullets& bullets) {
+    begin_fold(bullets.fold);
     out += "<ul>\n";
     for (const std::string& item : bullets.items) out += "<li>" + html_inline(item) + "</li>\n";
     out += "</ul>\n";
+    end_fold(bullets.fold);
   }
   void operator()(const Table& table) {
-    if (!table.fold.empty()) {
-      out += "<details><summary>" + html_inline(table.fold) + "</summary>\n";
-    }
-    out += "<div class=\"scroll\"><table>\n<thead><tr>";
+    begin_fold(table.fold);
+    out += "<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr>";
     for (const Column& column : table.columns) {
       out += "<th" + class_of(column, "") + ">" + html_escaped(column.title) + "</th>";
     }
@@ -81,7 +81,7 @@ struct HtmlWriter {
       out += "</tr>\n";
     }
     out += "</tbody></table></div>\n";
-    if (!table.fold.empty()) out += "</details>\n";
+    end_fold(table.fold);
   }
   void operator()(const Figures& figures) {
     out += "<div class=\"figures\">\n";
@@ -93,6 +93,12 @@ struct HtmlWriter {
   }
 
  private:
+  void begin_fold(const std::string& fold) {
+    if (!fold.empty()) out += "<details><summary>" + html_inline(fold) + "</summary>\n";
+  }
+  void end_fold(const std::string& fold) {
+    if (!fold.empty()) out += "</details>\n";
+  }
   static std::string class_of(const Column& column, std::string_view text) {
     constexpr std::size_t kLong = 60;
     if (column.kind == Column::Kind::kNumber) return " class=\"number\"";
@@ -159,10 +165,9 @@ struct MarkdownWriter {
     for (const std::string& item : bullets.items) {
       list += (list.empty() ? "- " : "\n- ") + markdown_inline(item);
     }
-    add(list);
+    add_folded(bullets.fold, list);
   }
   void operator()(const Table& table) {
-    if (!table.fold.empty()) add("<details><summary>" + html_inline(table.fold) + "</summary>");
     std::string text = "|";
     for (const Column& column : table.columns) {
       text += " " + markdown_escaped(column.title) + " |";
@@ -177,8 +182,7 @@ struct MarkdownWriter {
         text += " " + markdown_cell(table.columns[i], row[i]) + " |";
       }
     }
-    add(text);
-    if (!table.fold.empty()) add("</details>");
+    add_folded(table.fold, text);
   }
   void operator()(const Figures& figures) {
     for (const Figure& figure : figures.figures) {
@@ -189,6 +193,11 @@ struct MarkdownWriter {
   }
 
  private:
+  void add_folded(const std::string& fold, const std::string& block) {
+    if (!fold.empty()) add("<details><summary>" + html_inline(fold) + "</summary>");
+    add(block);
+    if (!fold.empty()) add("</details>");
+  }
   void add(const std::string& block) { out += (out.empty() ? "" : "\n") + block + "\n"; }
 };
 

@@ -29,6 +29,7 @@ struct Notice {
 
 struct Bullets {
   std::vector<std::string> items;
+  std::string fold = {};  ///< where not empty: a line that they hide behind
 };
 
 struct Cell {
@@ -73,7 +74,7 @@ struct Document {
 std::string as_code(const std::string& text);
 
 /// One page that fetches nothing: style and figures are in it. Follows the reader's choice of light
-/// or dark; tables wider than the screen scroll by themselves.
+/// or dark; tables wider than the screen scroll by themselves, and are shaded where they are cut.
 std::string to_html(const Document& document);
 
 /// GitHub's Markdown; figures are linked by their file.

@@ -8,13 +8,13 @@ inline constexpr const char* kPageStyle = R"css(
 :root {
   color-scheme: light dark;
   --ground: #ffffff; --card: #f6f8fa; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0;
-  --link: #0969da; --good: #1a7f37; --bad: #b42318;
+  --shade: #afb8c1; --link: #0969da; --good: #1a7f37; --bad: #b42318;
   --plot-ink: #1f2328; --plot-soft: #59636e; --plot-grid: #d8dee4; --plot-ground: #ffffff;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --ground: #0d1117; --card: #161b22; --ink: #e6edf3; --soft: #9198a1; --line: #3d444d;
-    --link: #58a6ff; --good: #3fb950; --bad: #ff7b72;
+    --shade: #6e7681; --link: #58a6ff; --good: #3fb950; --bad: #ff7b72;
     --plot-ink: #e6edf3; --plot-soft: #9198a1; --plot-grid: #30363d; --plot-ground: #161b22;
   }
 }
@@ -36,8 +36,13 @@ code { font: .875em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 .notice { border-left: .3rem solid var(--good); background: var(--card); border-radius: .25rem;
           padding: .75rem 1rem; margin: 1rem 0; font-size: 1.05rem; max-width: none; }
 .notice.bad { border-color: var(--bad); }
-.scroll { overflow-x: auto; margin: .5rem 0 1rem; border: 1px solid var(--line);
-          border-radius: .375rem; width: fit-content; max-width: 100%; }
+.scroll {
+  background:
+    linear-gradient(to left, var(--ground) 50%, transparent) right / 3rem 100% no-repeat local,
+    linear-gradient(to left, var(--shade), transparent) right / 1.5rem 100% no-repeat scroll;
+  overflow-x: auto; margin: .5rem 0 1rem; border: 1px solid var(--line); border-radius: .375rem;
+  width: fit-content; max-width: 100%;
+}
 table { border-collapse: collapse; font-size: .875rem; line-height: 1.35; overflow-wrap: normal; }
 th, td { padding: .35rem .65rem; text-align: left; vertical-align: top; white-space: nowrap; }
 td.long { white-space: normal; min-width: 16rem; }

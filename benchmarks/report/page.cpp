@@ -211,8 +211,8 @@ void append_times(const ReportData& data, Document& page) {
       page.blocks.push_back(all_times(run, method));
     }
     if (const auto marked = marked_series(run); !marked.empty()) {
-      page.blocks.push_back(Paragraph{"Samples below the expected clock:"});
-      page.blocks.push_back(Bullets{marked});
+      page.blocks.push_back(Bullets{marked, "Samples below the expected clock: " +
+                                                std::to_string(marked.size()) + " series"});
     }
   }
 }

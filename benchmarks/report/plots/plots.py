@@ -99,6 +99,15 @@ def plain(value, _=None):
     return f"{value:g}"
 
 
+def apart(lengths):
+    """Those of the sorted lengths whose ticks have room beside each other."""
+    shown = []
+    for length in lengths:
+        if not shown or length >= 1.3 * shown[-1]:
+            shown.append(length)
+    return shown
+
+
 def superscript(number):
     return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
@@ -142,12 +151,17 @@ def draw_tflops(plot):
             for x, y, passed in line["points"]:
                 axes.plot(x, y, marker, color=colour, ms=6, clip_on=False,
                           **({} if passed else {"mfc": GROUND}))
+                if plot.get("values"):
+                    axes.annotate(f"{y:.0f}", (x, y), color=colour, fontsize=9, ha="center", va="center",
+                                  xytext=(0, -11 if is_peer(line["name"]) else 11),
+                                  textcoords="offset points")
         if plot["ceiling"]:
             axes.axhline(plot["ceiling"], color=INK, ls=":", lw=1.4)
         axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_locator(FixedLocator(lengths))
+        axes.xaxis.set_major_locator(FixedLocator(apart(lengths)))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(plain))
+        axes.tick_params(labelbottom=True)
         axes.set_ylim(bottom=0)
         axes.grid(axis="y")
         axes.set_ylabel("TFLOP/s")
@@ -164,6 +178,9 @@ def draw_tflops(plot):
 
 
 def draw_latency(plot):
+    """The axis ends at four times our slowest: what is slower stands at its edge, in numbers."""
+    end = 4 * max(point["event"] for row in plot["rows"] for point in row["points"]
+                  if not is_peer(point["name"]))
     names = ours_first(point["name"] for row in plot["rows"] for point in row["points"])
     step = 0.13  # inches between the kernels of a shape
     figure, axes = pyplot.subplots(
@@ -179,10 +196,16 @@ def draw_latency(plot):
                 if point["name"] != name:
                     continue
                 colour, marker = look(name)
-                if point["graph"] is not None:
-                    axes.plot([point["graph"], point["event"]], [y, y], color=colour, lw=2, alpha=0.45)
-                    axes.plot(point["graph"], y, marker, color=colour, ms=6)
-                axes.plot(point["event"], y, marker, color=colour, mfc=GROUND, ms=6)
+                graph, event = point["graph"], min(point["event"], end)
+                if graph is not None and graph < end:
+                    axes.plot([graph, event], [y, y], color=colour, lw=2, alpha=0.45)
+                    axes.plot(graph, y, marker, color=colour, ms=6)
+                if event == point["event"]:
+                    axes.plot(event, y, marker, color=colour, mfc=GROUND, ms=6)
+                    continue
+                slow = [point["event"]] if graph is None or graph < end else [graph, point["event"]]
+                axes.annotate(" to ".join(f"{us:.0f}" for us in slow) + " →", (1, y), color=colour,
+                              xycoords=("axes fraction", "data"), fontsize=9, ha="right", va="center")
         y -= 0.12
         axes.axhline(y, color=GRID, lw=0.8)
         y -= 0.13
@@ -208,20 +231,20 @@ def draw_error_speed(plot):
         colour, marker = look(point["name"])
         axes.plot(point["x"], point["y"], marker, color=colour, ms=8, mec=GROUND, mew=0.8)
         if point["name"] in named:
-            axes.annotate(point["name"], (point["x"], point["y"]), xytext=(4, -14), ha="right",
+            axes.annotate(point["name"], (point["x"], point["y"]), xytext=(0, -14), ha="center",
                           textcoords="offset points", fontsize=9)
     low = min(point["y"] for point in points)
     high = max(point["y"] for point in points)
     axes.set_yscale("log")
     axes.set_ylim(low / 2, high * 2)
-    if high / low > 20:
+    if high / low > 100:
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:
         ticks = [m * 10.0**e for e in range(-12, 3) for m in (1, 2, 5)]
         axes.yaxis.set_major_locator(FixedLocator([t for t in ticks if low / 2 <= t <= high * 2]))
         axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(scientific))
-    axes.set_xlim(0, max(point["x"] for point in points) * 1.08)
+    axes.set_xlim(0, max(point["x"] for point in points) * 1.15)
     axes.grid()
     axes.set_xlabel("TFLOP/s (faster to the right)")
     axes.set_ylabel("relative L2 error (better below)")
@@ -236,7 +259,7 @@ DRAW = {"tflops": draw_tflops, "latency": draw_latency, "error_speed": draw_erro
 def themed(svg, stem):
     """The drawing alone: no prologue, theme variables, a common font, ids that no other figure has."""
     svg = svg[svg.index("<svg"):]
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     for stand_in, variable in THEME.items():
         svg = svg.replace(stand_in, variable)
     svg = re.sub(r"(font: (?:\w+ )?[\d.]+px) [^;\"]*", r"\1 system-ui, sans-serif", svg)

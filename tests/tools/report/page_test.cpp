@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -107,6 +108,20 @@ TEST(Document, HtmlAndMarkdownAgreeWhateverTheText) {
   const Rows rows = {{odd, "b"}, {odd, odd}, {"a|b", "a|b"}, {"`|`", "`|`"}, {odd, ""}};
   EXPECT_EQ(rows_of_html(to_html(page)), rows);
   EXPECT_EQ(rows_of_markdown(to_markdown(page)), rows);
+}
+
+// A shade at the side where a table goes on: it stays with the frame, and what covers it scrolls
+// along with the table's end.
+TEST(Document, ATableThatIsCutSaysSo) {
+  const std::string page = to_html({"", {Table{{{"a", Column::Kind::kText}}, {{"b"}}, ""}}});
+  ASSERT_NE(page.find("<div class=\"scroll\" tabindex=\"0\"><table>"), std::string::npos)
+      << "keys scroll what has the focus";
+  std::smatch rule;
+  ASSERT_TRUE(std::regex_search(page, rule, std::regex("\n\\.scroll \\{([^}]*)\\}")));
+  EXPECT_TRUE(std::regex_search(
+      rule[1].str(), std::regex("background:\\s*linear-gradient\\([^;]*\\) [^;]* local,[^;]*"
+                                "linear-gradient\\([^;]*\\) [^;]* scroll;")))
+      << rule[1];
 }
 
 TEST_F(ReportPage, ShowsTheLargestErrorOverTheSeeds) {

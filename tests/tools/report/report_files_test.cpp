@@ -1,4 +1,4 @@
-// fp8_sdpa_report: files beside the times, files that are broken, and figures.
+// fp8_sdpa_report: files beside the times, and files that are broken.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/command/subprocess.hpp"
-#include "benchmarks/report/figures.hpp"
 #include "tests/tools/report/report_fixture.hpp"
 
 namespace fp8_sdpa::bench {
@@ -73,8 +71,11 @@ TEST_F(ReportPage, ShowsIntervalsAndMarksAndRefusesAnotherVersionOfTimes) {
   ASSERT_EQ(report({at("run")}).exit_code, 0);
   const auto row = row_with(rows_of_html(html()), {"mission"});
   EXPECT_NE(std::find(row.begin(), row.end(), "39.50 to 40.25"), row.end());
-  EXPECT_NE(markdown().find("- `stage_c` on `mission`, Single launches between events, L2 warm: 7"),
-            std::string::npos);
+  const std::string line = "`stage_c` on `mission`, Single launches between events, L2 warm: 7";
+  const std::string fold = "<details><summary>Samples below the expected clock: 1 series</summary>";
+  EXPECT_NE(markdown().find(fold + "\n\n- " + line + "\n\n</details>"), std::string::npos)
+      << markdown();
+  EXPECT_NE(html().find(fold + "\n<ul>\n<li><code>stage_c</code>"), std::string::npos) << html();
   edit("run/perf_baseline.json", [](json& perf) { perf["schema_version"] = 3; });
   const Ran later = report({at("run")});
   EXPECT_EQ(later.exit_code, 1);
@@ -216,164 +217,6 @@ TEST_F(ReportPage, WritesNothingWhereNothingCanBeReported) {
                 "fp8_sdpa_report: no folder that can be reported; nothing is written\n");
   EXPECT_FALSE(std::filesystem::exists(at("page")));
   EXPECT_EQ(report({}).exit_code, 2);
-}
-
-// --- figures -------------------------------------------------------------------------------------
-
-TEST_F(ReportPage, EmbedsFiguresAndLinksThem) {
-  make_run("run", with_peers());
-  edit("run/correctness_summary.json", [](json& summary) {
-    for (json& result : summary["results"]) result["kernel_rel_l2"] = 0.01;
-  });
-  ASSERT_EQ(report({at("run")}).exit_code, 0);
-  for (const char* file : {"latency.svg", "error_speed.svg"}) {
-    const std::string svg = read(at(std::string("page/") + file));
-    EXPECT_NE(html().find(svg), std::string::npos) << file;
-    EXPECT_NE(markdown().find(std::string("](") + file + ")"), std::string::npos) << file;
-  }
-}
-
-TEST_F(ReportPage, NamesTheFiguresThatCannotBeDrawn) {
-  make_run("run", with_peers());
-  const std::string python = script("no_plots", "echo matplotlib is not installed; exit 3");
-  const Ran ran = report({at("run"), "--python", python});
-  EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  const std::string line =
-      "Figures (" + python + ": matplotlib is not installed): Latency of small shapes.";
-  EXPECT_NE(ran.out.find("left out: " + line + "\n"), std::string::npos) << ran.out;
-  EXPECT_NE(shown_html(html()).find(line), std::string::npos);
-  EXPECT_EQ(html().find("<figure"), std::string::npos);
-  EXPECT_EQ(row_with(rows_of_html(html()), {"mission"}).at(1), "10.00");
-}
-
-/// Ours and two peers over two lengths, and what every figure needs.
-ReportData data_for_every_figure() {
-  ReportData data;
-  ReportRun run;
-  run.folder = "results/$run & more";
-  run.device = "H200";
-  for (const char* variant : {"stage_c", "sm90_a", "sm90_b", "peer/<x>", "peer/wrong"}) {
-    for (const int length : {512, 2048}) {
-      PerfSeries series;
-      series.variant = variant;
-      series.shape = length == 512 ? "mission" : "long";
-      series.sizes.batch = series.sizes.heads_q = series.sizes.heads_kv = 1;
-      series.sizes.seq_q = series.sizes.seq_kv = length;
-      series.sizes.head_dim = 64;
-      series.method = name_of(Method::kEventsWarm);
-      series.times = {19.0 - static_cast<double>(run.series.size()), 20, 15, 1};
-      series.tflops = 100.0 + static_cast<double>(run.series.size());
-      GateVerdict& verdict = run.verdicts[{variant, series.shape}];
-      verdict.judged = 1;
-      verdict.passed = series.variant == "peer/wrong" ? 0 : 1;
-      verdict.kernel_rel_l2 = 0.01;
-      run.series.push_back(series);
-    }
-  }
-  // Another problem of the length 2048, of one kernel alone: no point of a line.
-  run.series.push_back(run.series[1]);
-  run.series.back().shape = "batch2_long";
-  run.series.back().sizes.batch = 2;
-  run.series.back().tflops = 900;
-  run.verdicts[{"stage_c", "batch2_long"}] = run.verdicts[{"stage_c", "long"}];
-  data.runs = {run};
-  data.ceilings = {{{"device", {{"name", "H200"}}},
-                    {"results", {{{"name", "fp8_gemm"}, {"unit", "FLOP/s"}, {"value", 2e14}}}}}};
-  return data;
-}
-
-const json& input_of(const PlotPlan& plan, const std::string& kind) {
-  static const json none;
-  for (const PlannedPlot& plot : plan.plots) {
-    if (plot.input.at("kind") == kind) return plot.input;
-  }
-  return none;
-}
-
-TEST(PlotPlan, ChoosesWhatIsDrawn) {
-  const PlotPlan plan = plan_plots(data_for_every_figure());
-  EXPECT_EQ(plan.missing, std::vector<std::string>{});
-  const json& tflops = input_of(plan, "tflops");
-  EXPECT_EQ(tflops.at("file"), "tflops_d64.svg");
-  EXPECT_EQ(tflops.at("ceiling"), 200.0);
-  // Ours by the fastest variant at each length; a peer that failed its gates is marked.
-  EXPECT_EQ(tflops.at("panels"), json::parse(R"json([{"title": "no mask", "series": [
-    {"name": "ours", "points": [[512, 104.0, true], [2048, 105.0, true]]},
-    {"name": "peer/<x>", "points": [[512, 106.0, true], [2048, 107.0, true]]},
-    {"name": "peer/wrong", "points": [[512, 108.0, false], [2048, 109.0, false]]}]}])json"));
-  EXPECT_EQ(input_of(plan, "latency").at("rows"), json::parse(R"json([
-    {"name": "mission: 1 × 1 × 512 × 64", "points": [
-      {"name": "ours", "event": 15.0, "graph": null},
-      {"name": "peer/<x>", "event": 13.0, "graph": null}]},
-    {"name": "long: 1 × 1 × 2048 × 64", "points": [
-      {"name": "ours", "event": 14.0, "graph": null},
-      {"name": "peer/<x>", "event": 12.0, "graph": null}]},
-    {"name": "batch2_long: 2 × 1 × 2048 × 64", "points": [
-      {"name": "ours", "event": 18.0, "graph": null}]}])json"));
-  EXPECT_EQ(input_of(plan, "error_speed").at("points"),
-            json::parse(R"json([{"name": "stage_c", "x": 900.0, "y": 0.01}])json"))
-      << "the largest problem";
-  EXPECT_EQ(plan_plots({}).plots.size(), 0U);
-  EXPECT_EQ(plan_plots({}).missing.size(), 3U) << "a line for each kind";
-}
-
-TEST(PlotPlan, OfSeveralRunsTakesOurSlowestAndAPeersFastest) {
-  ReportData data = data_for_every_figure();
-  const json of_one = input_of(plan_plots(data), "tflops").at("panels").at(0).at("series");
-  data.runs.push_back(data.runs.front());
-  for (PerfSeries& series : data.runs.back().series) {
-    series.times.p50 += 1;
-    series.tflops -= 10;
-  }
-  json lines = input_of(plan_plots(data), "tflops").at("panels").at(0).at("series");
-  EXPECT_EQ(lines.at(0).at("points"), json::parse("[[512, 94.0, true], [2048, 95.0, true]]"));
-  EXPECT_EQ(lines.at(1), of_one.at(1));
-}
-
-TEST(PlotPlan, DrawsEachDeviceByItself) {
-  ReportData data = data_for_every_figure();
-  data.runs.push_back(data.runs.front());
-  data.runs.back().device = "H100";
-  std::vector<std::string> files;
-  for (const PlannedPlot& plot : plan_plots(data).plots) files.push_back(plot.figure.file);
-  EXPECT_EQ(files,
-            (std::vector<std::string>{"tflops_d64.svg", "tflops_d64_2.svg", "latency.svg",
-                                      "latency_2.svg", "error_speed.svg", "error_speed_2.svg"}));
-}
-
-TEST(PlotScript, DrawsEveryKind) {
-  const PlotPlan plan = plan_plots(data_for_every_figure());
-  const auto figures = draw_plots(plan.plots, "");
-  if (!figures.ok() && (figures.status().message().find("not installed") != std::string::npos ||
-                        figures.status().message() == "python3 is not there")) {
-    GTEST_SKIP() << "no python3 with matplotlib is installed";
-  }
-  ASSERT_TRUE(figures.ok()) << figures.status().message();
-  EXPECT_EQ(figures->size(), 3U);
-  for (const Figure& figure : *figures) {
-    const std::string stem = figure.file.substr(0, figure.file.find('.'));
-    EXPECT_EQ(figure.svg.rfind("<svg ", 0), 0U) << figure.file;
-    EXPECT_NE(figure.svg.find("</text>"), std::string::npos) << figure.file << ": text is text";
-    EXPECT_NE(figure.svg.find("var(--plot-ink, #"), std::string::npos) << figure.file;
-    for (const char* left : {"<metadata", "#010101", "#020202", "#030303", "#040404", "<x>"}) {
-      EXPECT_EQ(figure.svg.find(left), std::string::npos) << figure.file << ": " << left;
-    }
-    for (std::size_t at = 0; (at = figure.svg.find(" id=\"", at)) != std::string::npos; ++at) {
-      EXPECT_EQ(figure.svg.compare(at + 5, stem.size() + 1, stem + "-"), 0) << figure.file;
-    }
-  }
-  const std::string& tflops = figures->front().svg;
-  for (const char* words : {"TFLOP/s</text>", "sequence length S (keys)</text>", "2k</text>",
-                            "&lt;x&gt;</text>", "FP8 GEMM ceiling</text>"}) {
-    EXPECT_NE(tflops.find(words), std::string::npos) << words;
-  }
-}
-
-TEST(PlotScript, ReportsWhatItWasNotGivenARightInputFor) {
-  const auto figures = draw_plots({{{"a.svg", "", "", ""}, {{"kind", "none"}, {"file", "a.svg"}}}},
-                                  find_program("false"));
-  ASSERT_FALSE(figures.ok());
-  EXPECT_EQ(figures.status().message(), find_program("false") + ": failed");
 }
 
 }  // namespace
