@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# README's figures are those of the files they are said to be of: readme_test.sh SOURCE_DIR. Table, sentence
+# and plot are computed again from the tables of results/h200/shapes, of one commit.
+set -uo pipefail
+cd "$1" || exit 1
+shapes=results/h200/shapes
+failures=0
+fail() {
+  printf 'FAILED: %s\n' "$1"
+  failures=$((failures + 1))
+}
+said=$(sed -n '/<!-- figures: begin -->/,/^<img/p' README.md)
+expect() { [[ $(tr '\n' ' ' <<<"$said") == *"$1"* ]] || fail "README.md does not say \"$1\""; }
+
+# times FILE SECTION: "shape ours peer" of a section's rows.
+times() { awk -F ' *[|] *' -v title="## $2" '/^## / { ours = $0 == title } ours && $3 ~ /^[0-9.]+$/ { print $2, $3, $4 }' "$shapes/$1"; }
+goals=$(times lse.md "Goal shapes, peer/flash3_fp8")
+cudnn=$(times no_lse.md "Goal shapes, peer/cudnn_fp8")
+# Of a shape: our and the peer's TFLOP/s, and the ratio.
+of() { # TIMES SHAPE
+  awk -v shape="$2" '$1 == shape {
+    split(shape, part, /[dk_]/); dim = part[2]; length_ = 1024 * part[3]
+    flop = 4 * (dim == 256 ? 8 : 16) * 16384 * length_ * dim / (shape ~ /causal/ ? 2 : 1)
+    printf "%.0f %.0f %.2f\n", flop / $2 / 1e6, flop / $3 / 1e6, $3 / $2 }' <<<"$1"
+}
+for dim in 64 128 256; do
+  read -r rate _ ratio < <(of "$goals" "d${dim}_16k")
+  read -r causal_rate _ causal_ratio < <(of "$goals" "d${dim}_16k_causal")
+  read -r _ _ beside_cudnn < <(of "$cudnn" "d${dim}_16k")
+  read -r _ _ causal_beside_cudnn < <(of "$cudnn" "d${dim}_16k_causal")
+  expect "| $dim | $rate / $causal_rate | $ratio / $causal_ratio | $beside_cudnn / $causal_beside_cudnn |"
+done
+mean() { awk '{ sum += log($3 / $2) } END { printf "%.2f", exp(sum / NR) }'; }
+drawn=$(times lse.md "$(sed -n 's/^## \(Shapes drawn .*\)/\1/p' $shapes/lse.md)")
+expect "FlashAttention-3 is $(mean <<<"$goals")"
+expect "drawn at random $(mean <<<"$drawn")"
+expect "down to $(printf '%s\n' "$goals" "$drawn" | awk '{ print $3 / $2 }' | sort -g | head -n 1 | xargs printf '%.2f')"
+expect "commit $(sed -n 's/.*"commit": "\(.......\).*/\1/p' $shapes/floors.json)"
+
+# The plot's points have their numbers beside them.
+plot=$(sed -n 's/.*<img src="\([^"]*\)".*/\1/p' README.md)
+[[ $plot == "$shapes"/* ]] || fail "README.md's plot is $plot, and its table is of $shapes"
+for shape in d128_{2,8,16}k{,_causal}; do
+  read -r rate peer _ < <(of "$goals" "$shape")
+  for number in "$rate" "$peer"; do
+    grep -q ">$number</text>" "$plot" || fail "$plot has no $number, which is of $shape"
+  done
+done
+[[ $failures -eq 0 ]]
