@@ -5,8 +5,8 @@
 #
 # A whole build takes minutes. Compiled here is what the recipe adds or edits, for the host and for
 # devices, as the copy's CMake says: the kernel, and the library's host-only logic with the table of
-# variants. All else, and the tests themselves, are the objects of BUILD_DIR. So nothing is seen of tests that
-# read machine code, of tools, and of whoever counts the families in an object that is not compiled again.
+# variants. All else, and the tests themselves, are the objects of BUILD_DIR. So nothing is seen of the compiler's
+# report on resources, of machine code, of tools, and of whoever counts families in an object of BUILD_DIR.
 set -euo pipefail
 unset SDPA_PRESET SDPA_REQUIRE_GPU SDPA_CONFIG
 source=$1 build=$2 work=$3 tree=$3/tree name=my_kernel
@@ -44,8 +44,8 @@ awk -v includes="$(part 1)" -v functions="$(part 2)" -v row="$(part 3)" '
 
 mapfile -t options < <(grep -E '^(SDPA_(CUDA|KERNELS|UNITY|WERROR|HOST)|CMAKE_BUILD_TYPE|CMAKE_CXX_COMPILER:)' "$build/CMakeCache.txt" |
   sed 's/^/-D/')
-# One architecture says as much as three.
-if grep -q FP8_SDPA_HAS_SM90A=1 "$build/build.ninja"; then options+=(-DSDPA_CUDA_ARCHS=90a); fi
+# Two architectures say as much as three.
+if grep -q FP8_SDPA_HAS_SM90A=1 "$build/build.ninja"; then options+=("-DSDPA_CUDA_ARCHS=89;90a"); fi
 cmake -S "$tree" -B "$work/build" -G Ninja "${options[@]}" -DSDPA_BUILD_TESTS=OFF -DSDPA_BUILD_BENCHMARKS=OFF \
   >"$work/log" 2>&1 || { cat "$work/log" && false; }
 mapfile -t objects < <(ninja -C "$work/build" -t targets all |
@@ -56,7 +56,7 @@ ninja -C "$work/build" -j 2 "${objects[@]}" >"$work/log" 2>&1 || { cat "$work/lo
 link() { # TARGET OUTPUT
   local command
   command=$(ninja -C "$build" -t commands "$1" | tail -n 1 | sed -E "s# -o [^ ]+# -o $work/$2#")
-  (cd "$build" && bash -c "${command// kernels\/libfp8_sdpa.a/ ${objects[*]/#/$work/build/} kernels/libfp8_sdpa.a}")
+  (cd "$build" && bash -c "${command/ kernels\/libfp8_sdpa.a/ ${objects[*]/#/$work/build/} kernels/libfp8_sdpa.a}")
 }
 link gates gates
 link host_tests host_tests
@@ -65,6 +65,14 @@ link host_tests host_tests
 
 # But for those of the reference, which knows no kernel, that take long.
 "$work/host_tests" --gtest_brief=1 --gtest_filter='-*Budget*:*Inputs*:*Sampled*'
+
+# The PTX of all kernels, where there is any.
+list=$build/tests/kernels/kernel_objects.txt
+if [[ -f $list ]]; then
+  link kernel_tests kernel_tests
+  { cat "$list" && printf '%s\n' "${objects[@]/#/$work/build/}" | grep '\.cu\.o$'; } >"$work/list"
+  SDPA_KERNEL_OBJECTS=$work/list "$work/kernel_tests" --gtest_brief=1 --gtest_filter='ToggleCodeOfAll.*-*MachineCode*'
+fi
 
 # `./sdpa test --only`, of which the build alone is played: it leaves what was linked above.
 mkdir -p "$tree/build/only"
