@@ -38,8 +38,8 @@ struct TimingPlan {
   /// Samples of kGraphWarm, each of many launches; 0: as many as of the others.
   int graph_iters = 0;
   std::span<const Method> methods = kTimedMethods;
-  Dtype output = Dtype::kHalf;  ///< of O
-  bool lse = false;             ///< the problem asks for one
+  Dtype output = Dtype::kHalf;     ///< of O
+  std::optional<LseSum> lse = {};  ///< the problem asks for one, of that sum
   /// Where it is there: called after each repetition of a method, so that others can be
   /// interleaved. One that begins at sample 0 where samples were taken before begins anew: a
   /// variant has failed.

@@ -45,7 +45,7 @@ Status Workload::upload_operand(const reference::QuantisedTensor& tensor, std::i
 }
 
 Result<Workload> Workload::make(const reference::CaseData& data, const Device& device,
-                                Dtype output_type, bool lse) {
+                                Dtype output_type, std::optional<LseSum> lse) {
   const reference::Shape& shape = data.shape;
   Workload made;
   made.device_ = device;
@@ -65,6 +65,7 @@ Result<Workload> Workload::make(const reference::CaseData& data, const Device& d
   problem.o =
       contiguous(made.output_->data(), output_type, shape.heads_q, shape.seq_q, shape.head_dim);
   if (!lse) return made;
+  problem.lse_sum = *lse;
   const std::int64_t rows = shape.seq_q * shape.batch * shape.heads_q;
   auto buffer =
       reference::allocate(device, static_cast<std::size_t>(rows) * sizeof(float), "the LSE");

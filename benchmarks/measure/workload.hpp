@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "fp8_sdpa/device.hpp"
@@ -17,9 +18,9 @@ namespace fp8_sdpa::bench {
 class Workload {
  public:
   /// Copies the case's codes and descales to the device; O is half or bf16. With `lse` the problem
-  /// asks for one.
+  /// asks for one, of that sum.
   static Result<Workload> make(const reference::CaseData& data, const Device& device,
-                               Dtype output = Dtype::kHalf, bool lse = false);
+                               Dtype output = Dtype::kHalf, std::optional<LseSum> lse = {});
 
   const Problem& problem() const { return problem_; }
   const Device& device() const { return device_; }

@@ -73,8 +73,8 @@ class Match {
     }
     int passed = 0;
     for (const Variant* variant : ours) {
-      const auto pass =
-          judge_variant(workload, *variant, formats_of(*variant, plan_.output), nullptr, plan_.lse);
+      const auto pass = judge_variant(workload, *variant, formats_of(*variant, plan_.output),
+                                      nullptr, plan_.lse.has_value());
       if (!pass.ok()) return pass.status();
       passed += *pass ? 1 : 0;
     }

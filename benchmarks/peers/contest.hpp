@@ -25,8 +25,8 @@ struct ContestPlan {
   int timed_iters = 0;
   int warmup_iters = 0;
   std::span<const Method> methods = kTimedMethods;
-  Dtype output = Dtype::kHalf;  ///< of ours
-  bool lse = false;             ///< all write one; who cannot is declined
+  Dtype output = Dtype::kHalf;     ///< of ours
+  std::optional<LseSum> lse = {};  ///< all write one, ours of that sum; who cannot is declined
   /// Scores of a shape that are judged (sample_case()), and whether by error budgets alone, which
   /// know how few rows they are of.
   std::int64_t judged_scores = reference::kWholeScores;

@@ -23,7 +23,8 @@ reference::GateResult rerun_gate(const std::vector<std::uint16_t>& first,
 
 /// Every row sees a key, so that all of it is finite.
 std::vector<reference::GateResult> lse_gates(const std::vector<float>& lse,
-                                             const SampledCase& sampled, const Formats& formats) {
+                                             const SampledCase& sampled, const Formats& formats,
+                                             LseSum sum) {
   const reference::CaseData& rows = *sampled.sample.rows;
   const auto wrong =
       std::count_if(lse.begin(), lse.end(), [](float value) { return !std::isfinite(value); });
@@ -32,8 +33,10 @@ std::vector<reference::GateResult> lse_gates(const std::vector<float>& lse,
   const auto errors =
       reference::compare_lse(reference::rows_of(lse, as_rows, sampled.sample.ranges),
                              rows.reference_kernel.lse, rows.shape);
-  const reference::JudgeContext context{rows.dtype, formats.weights == reference::Weights::kE4M3,
-                                        rows.max_abs_v, rows.score_bound, rows.drawn};
+  const reference::JudgeContext context{
+      rows.dtype,     formats.weights == reference::Weights::kE4M3,
+      rows.max_abs_v, rows.score_bound,
+      rows.drawn,     sum};
   return {reference::count_gate("lse_finite", wrong,
                                 std::to_string(wrong) + " elements of LSE are NaN or infinite"),
           reference::judge_lse(errors, rows.shape, context)};
@@ -60,7 +63,7 @@ Result<JudgedRun> run_and_judge(const Workload& workload, const Plan& plan,
   if (workload.problem().lse != nullptr && plan.variant().family != Family::kPeer) {
     const auto lse = workload.lse();
     if (!lse.ok()) return lse.status();
-    for (auto& gate : lse_gates(*lse, sampled, formats)) {
+    for (auto& gate : lse_gates(*lse, sampled, formats, workload.problem().lse_sum)) {
       judged.result.gates.push_back(std::move(gate));
     }
   }

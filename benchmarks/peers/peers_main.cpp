@@ -41,6 +41,7 @@ struct Arguments {
   std::optional<int> iters;
   double seconds = 0;
   bool lse = false;
+  bool exact = false;
   int drawn = 0;
   std::uint64_t draw_seed = 0;
 
@@ -94,7 +95,7 @@ Result<ContestPlan> resolve(const Arguments& arguments) {
   plan.timed_iters = arguments.iters.value_or(plan.config.timing.timed_iters);
   plan.warmup_iters = plan.config.timing.warmup_iters;
   plan.max_seconds = arguments.seconds;
-  plan.lse = arguments.lse;
+  if (arguments.lse) plan.lse = arguments.exact ? LseSum::kExact : LseSum::kDenominator;
   if (arguments.wants_ratios()) {
     constexpr int kSamples = 15;
     constexpr int kWarmUps = 10;
@@ -207,7 +208,9 @@ int main(int argc, char** argv) {
                                 "goal: a table of ratios")
                            .between(0, kMostDrawn);
   line.add("--draw-seed", arguments.draw_seed, "Of --drawn").needs(drawn);
-  line.add("--lse", arguments.lse, "All write an LSE; peers that cannot are declined");
+  const Option lse =
+      line.add("--lse", arguments.lse, "All write an LSE; peers that cannot are declined");
+  line.add("--exact", arguments.exact, "Ours of exact row sums").needs(lse);
   line.add("--suite", arguments.suite,
            "The shapes of a suite of the configuration, or all; goals: those of forward/auto");
   line.add("--variants", arguments.variants,

@@ -46,8 +46,8 @@ struct Sm90Kernel {
 };
 template <Backend kBackend>
 constexpr Sm90Kernel kSm90Kernels[] = {
-#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, SUMS, RATE, MEASURED, ...) \
-  {sm90::prepare<sm90::tag::VARIANT##_d##HEAD_DIM##_##SUMS, kBackend>,         \
+#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, SUMS, ...)         \
+  {sm90::prepare<sm90::tag::VARIANT##_d##HEAD_DIM##_##SUMS, kBackend>, \
    sm90::launch<sm90::tag::VARIANT##_d##HEAD_DIM##_##SUMS, kBackend>},
 #include "sm90/tile_shapes.def"
 #undef FP8_SDPA_SM90_TILE_SHAPE
@@ -106,9 +106,9 @@ struct Sm90Variant {
 
 /// What a block of each row of the table of tile shapes asks for.
 constexpr Resources kSm90Resources[] = {
-#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, SUMS, RATE, MEASURED, ...) \
-  resources_of<sm90::Kernel<sm90::tag::VARIANT##_d##HEAD_DIM##_##SUMS>>(       \
-      sm90::tag::VARIANT##_d##HEAD_DIM##_##SUMS::kConfig.tile_m(),             \
+#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, SUMS, ...)           \
+  resources_of<sm90::Kernel<sm90::tag::VARIANT##_d##HEAD_DIM##_##SUMS>>( \
+      sm90::tag::VARIANT##_d##HEAD_DIM##_##SUMS::kConfig.tile_m(),       \
       sm90::tag::VARIANT##_d##HEAD_DIM##_##SUMS::kConfig.tile_n),
 #include "sm90/tile_shapes.def"
 #undef FP8_SDPA_SM90_TILE_SHAPE

@@ -181,25 +181,31 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
 #endif
 }
 
-/// Runs First, then Second, which starts early. On the host executor that is as early as it can be:
-/// First runs when Second waits for it.
-template <class First, class Second>
-fp8_sdpa::Status launch_both(dim3 first_grid, const typename First::Params& first_params,
-                             dim3 second_grid, const typename Second::Params& second_params,
-                             const Queue& queue) {
-  static_assert(uses_pdl<Second>());
+/// Launches what `earlier(queue)` launches, then K, which starts early. On the host executor that
+/// is as early as it can be: the earlier kernels run when K waits for them.
+template <class K, class Earlier>
+fp8_sdpa::Status launch_after(const Earlier& earlier, dim3 grid, const typename K::Params& params,
+                              const Queue& queue) {
+  static_assert(uses_pdl<K>());
 #if GPU_ON_DEVICE
-  if (fp8_sdpa::Status s = launch<First>(first_grid, first_params, queue); !s.ok()) return s;
-  return launch<Second>(second_grid, second_params, queue);
+  if (fp8_sdpa::Status s = earlier(queue); !s.ok()) return s;
+  return launch<K>(grid, params, queue);
 #else
   fp8_sdpa::Status first;
   fp8_sdpa::ExecutorOptions options =
       queue.executor != nullptr ? *queue.executor : fp8_sdpa::ExecutorOptions{};
-  options.earlier_kernels = [&] { first = launch<First>(first_grid, first_params, queue); };
-  const fp8_sdpa::Status second =
-      launch<Second>(second_grid, second_params, Queue{queue.stream, &options});
+  options.earlier_kernels = [&] { first = earlier(queue); };
+  const fp8_sdpa::Status second = launch<K>(grid, params, Queue{queue.stream, &options});
   return first.ok() ? second : first;
 #endif
+}
+
+template <class First, class Second>
+fp8_sdpa::Status launch_both(dim3 first_grid, const typename First::Params& first_params,
+                             dim3 second_grid, const typename Second::Params& second_params,
+                             const Queue& queue) {
+  const auto first = [&](const Queue& on) { return launch<First>(first_grid, first_params, on); };
+  return launch_after<Second>(first, second_grid, second_params, queue);
 }
 
 /// Zeroes memory before what is launched next on the queue; may be captured in a CUDA graph.

@@ -1,12 +1,12 @@
 // FP8 attention forward for Hopper: TMA, mbarrier rings, wgmma on E4M3, specialised warpgroups.
 //
 // Persistent blocks take work tiles (a tile of query rows of a (batch, head)) in turn; the last
-// ones are shared out by KV tiles, and whoever comes last merges their splits (schedule.hpp,
-// work.cuh). Warpgroup 0 produces: one thread issues TMA for Q, K and V, three warps transpose V
-// into the layout of P V (producer.cuh). The others consume: each has 64 query rows, S, P and O in
-// registers, and online softmax (consumer.cuh, softmax.cuh); it writes its own rows (epilogue.cuh).
-// Where warpgroups share rows (kv_splits > 1), each takes every kv_splits-th KV tile, and they
-// merge O, m and l through shared memory.
+// ones are shared out by KV tiles, and a kernel behind this one merges their splits (schedule.hpp,
+// work.cuh, merge_splits.cuh). Warpgroup 0 produces: one thread issues TMA for Q, K and V, three
+// warps transpose V into the layout of P V (producer.cuh). The others consume: each has 64 query
+// rows, S, P and O in registers, and online softmax (consumer.cuh, softmax.cuh); it writes its own
+// rows (epilogue.cuh). Where warpgroups share rows (kv_splits > 1), each takes every kv_splits-th
+// KV tile, and they merge O, m and l through shared memory.
 //
 // Tiles and barriers: shared.cuh. The kernels' shapes: tile_shapes.def. Named barriers:
 //
@@ -207,8 +207,7 @@ struct Kernel {
     consumer.step = step;
     // On their way while Q is.
     const int kv = work.batch * p.heads_kv + work.kv_head;
-    const float scale = p.descale_q[work.batch * p.heads_q.value + work.head] * p.descale_k[kv] *
-                        p.softmax_scale_log2;
+    const float scale = score_scale(p, work);
     const float v_descale = p.descale_v[kv];
     if (work.tiles > 0) {
       // A warpgroup without tiles does not wait: Q of a later work tile may be there already.

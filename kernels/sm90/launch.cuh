@@ -17,11 +17,10 @@ namespace fp8_sdpa::sm90 {
 struct Prepared {
   Params params;
   int blocks;
-  std::size_t arrivals_bytes;  ///< of the workspace, from its start
-  std::size_t values_offset;   ///< with V^T in the workspace: of V^T in the workspace
-  int kv_heads;                ///< of all batches
-  std::size_t counts_offset;   ///< with Transpose::kOnceByBlocks: of UnitCounts in the workspace
-  int kv_tiles;                ///< of a KV head
+  std::size_t values_offset;  ///< with V^T in the workspace: of V^T in the workspace
+  int kv_heads;               ///< of all batches
+  std::size_t counts_offset;  ///< with Transpose::kOnceByBlocks: of UnitCounts in the workspace
+  int kv_tiles;               ///< of a KV head
 };
 
 /// Of what lies in the workspace.
@@ -31,14 +30,14 @@ constexpr std::size_t aligned(std::size_t bytes) {
 }
 
 /// One that another plan of the process, or memory that somebody else has used, has by chance once
-/// in 10^14 times, and its 40 bits of UnitCounts once in 5 * 10^11: a counter's bits, mixed
-/// (splitmix64: Steele, Lea and Flood, OOPSLA 2014, figure 16).
+/// in 5 * 10^11 times, by 40 bits: a counter's bits, mixed (splitmix64: Steele, Lea and Flood,
+/// OOPSLA 2014, figure 16).
 inline std::uint64_t new_plan_tag() {
   static std::atomic<std::uint64_t> plans{0};
   std::uint64_t x = ++plans * 0x9e3779b97f4a7c15U;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
   x = (x ^ x >> 27) * 0x94d049bb133111ebU;
-  return (x ^ x >> 31) >> kCountBits | 1;  // not 0: what a reset counter holds
+  return (x ^ x >> 31) >> kUnitBits | 1;  // not 0: what a reset counter holds
 }
 
 inline namespace GPU_BACKEND {
@@ -169,15 +168,9 @@ void plan_schedule(int blocks, bool may_split, Prepared& prepared, std::size_t& 
           ? make_schedule(params.work_tiles, blocks, tiles, costs).schedule
           : make_whole_schedule(params.work_tiles, blocks, tiles, costs).schedule;
   params.schedule = schedule;
-  params.plan_tag = new_plan_tag();
   prepared.blocks = schedule.tail_work_tiles > 0 ? blocks : std::min(blocks, params.work_tiles);
-  if (schedule.splits() == 0) return;
-  constexpr std::size_t kWarps = T::kConsumerWarps;
-  const std::size_t arrivals =
-      static_cast<std::size_t>(schedule.tail_work_tiles) * kWarps * sizeof(std::uint64_t);
-  prepared.arrivals_bytes = aligned(arrivals);
-  workspace_bytes = prepared.arrivals_bytes + static_cast<std::size_t>(schedule.splits()) * kWarps *
-                                                  Epilogue<T>::kSplitFloats * sizeof(float);
+  workspace_bytes =
+      static_cast<std::size_t>(schedule.splits()) * T::kConsumerWarps * sizeof(WarpSplitOf<T>);
 }
 
 /// Makes room for V^T behind what there is.
@@ -188,6 +181,7 @@ void plan_values(const Problem& p, Prepared& prepared, std::size_t& workspace_by
   workspace_bytes = prepared.values_offset + static_cast<std::size_t>(tiles) * p.batch *
                                                  p.heads_kv * sizeof(typename Shared<T>::Values);
   if constexpr (T::kTransposesOnce) {
+    prepared.params.plan_tag = new_plan_tag();
     prepared.kv_tiles = static_cast<int>(tiles);
     const int all_tiles = prepared.kv_heads * prepared.kv_tiles;
     prepared.params.all_units = static_cast<std::uint64_t>(all_tiles * T::kUnits);
@@ -239,8 +233,7 @@ Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue&
   Params params = prepared.params;
   if (state.workspace_bytes > 0) {
     auto* const bytes = static_cast<std::byte*>(workspace);
-    params.arrivals = reinterpret_cast<std::uint64_t*>(bytes);
-    params.splits = reinterpret_cast<float*>(bytes + prepared.arrivals_bytes);
+    params.splits = bytes;
     params.values = reinterpret_cast<std::uint8_t*>(bytes + prepared.values_offset);
     params.units.claimed = reinterpret_cast<std::uint64_t*>(bytes + prepared.counts_offset);
     params.units.transposed = params.units.claimed + prepared.kv_heads;
@@ -248,15 +241,26 @@ Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue&
     params.units.left = params.units.all + 1;
   }
   const dim3 grid(static_cast<unsigned>(prepared.blocks));
-  if constexpr (K::T::kConfig.transpose == Transpose::kKernelBefore) {
-    using Values = PreTranspose<Tag>;
-    const ValueParams values = value_params<typename K::T>(params);
-    const dim3 value_grid(
-        static_cast<unsigned>(values.tiles.value * prepared.kv_heads * Values::kParts));
-    return gpu::launch_both<Values, K>(value_grid, values, grid, params, queue);
-  } else {
-    return gpu::launch<K>(grid, params, queue);
+  const auto attention = [&](const gpu::Queue& on) {
+    if constexpr (K::T::kConfig.transpose == Transpose::kKernelBefore) {
+      using Values = PreTranspose<Tag>;
+      const ValueParams values = value_params<typename K::T>(params);
+      const dim3 value_grid(
+          static_cast<unsigned>(values.tiles.value * prepared.kv_heads * Values::kParts));
+      return gpu::launch_both<Values, K>(value_grid, values, grid, params, on);
+    } else {
+      return gpu::launch<K>(grid, params, on);
+    }
+  };
+  if constexpr (K::T::kMaySplit) {
+    using T = typename K::T;
+    using Merge = MergeSplits<T::kHeadDim, T::kRowGroups, T::kKvSplits>;
+    if (params.schedule.splits() > 0) {
+      const dim3 merge_grid(static_cast<unsigned>(Merge::blocks(params.schedule)));
+      return gpu::launch_after<Merge>(attention, merge_grid, params, queue);
+    }
   }
+  return attention(queue);
 }
 
 }  // namespace fp8_sdpa::sm90

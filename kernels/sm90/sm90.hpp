@@ -21,6 +21,14 @@ inline bool may_share_rows(const PlanOptions& options) {
 /// dividing heads_q; E4M3; row-major or transposed V; sm_90; its number of keys.
 Status supports(const TileShape& shape, const Problem& problem, const Device& device);
 
+/// What a problem is for a kernel's Cost.
+struct Load {
+  double tiles;  ///< KV tiles of the block that ends last, and what it does beside them
+  double v;      ///< elements of V, where it is transposed before it is multiplied; else 0
+};
+Load load_of(const TileShape& shape, const Problem& problem, int sm_count,
+             const PlanOptions& options);
+
 /// Predicted microseconds: variant_impl.hpp.
 double predicted_us(const TileShape& shape, const Problem& problem, int sm_count,
                     const PlanOptions& options);

@@ -14,28 +14,43 @@ enum class Sums : bool { rounded, exact };
 /// One type per kernel, named <variant>_d<head_dim>_<sums>: the name is in the kernel's mangled
 /// symbol, where the compiler's resource report and the profiler show it.
 namespace tag {
-#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, SUMS, RATE, MEASURED, ...) \
-  struct VARIANT##_d##HEAD_DIM##_##SUMS {                                      \
-    static constexpr int kHeadDim = HEAD_DIM;                                  \
-    static constexpr Config kConfig = Config __VA_ARGS__;                      \
+#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, SUMS, ...) \
+  struct VARIANT##_d##HEAD_DIM##_##SUMS {                      \
+    static constexpr int kHeadDim = HEAD_DIM;                  \
+    static constexpr Config kConfig = Config __VA_ARGS__;      \
   };
 #include "sm90/tile_shapes.def"
 #undef FP8_SDPA_SM90_TILE_SHAPE
 }  // namespace tag
+
+/// What a launch takes: predict.cpp has the model, costs.def the numbers.
+struct Cost {
+  double launch_us;  ///< of a launch, whatever it has to do
+  double tile_us;    ///< of a KV tile of the block that ends last
+  double v_us;       ///< of 10^6 elements of V, where it is transposed before it is multiplied
+};
+/// Zeroes where the table has no such kernel, which a test forbids.
+constexpr Cost cost_of(std::string_view kernel) {
+#define FP8_SDPA_SM90_COST(KERNEL, LAUNCH_US, TILE_US, V_US) \
+  if (kernel == #KERNEL) return {LAUNCH_US, TILE_US, V_US};
+#include "sm90/costs.def"
+#undef FP8_SDPA_SM90_COST
+  return {};
+}
 
 struct TileShape {
   std::string_view variant;
   std::string_view kernel;  ///< the tag's name
   int head_dim;
   Sums sums;
-  double scores_per_us;  ///< of a busy multiprocessor, at 16k keys
   Config config;
+  Cost cost;
 };
 
 inline constexpr TileShape kTileShapes[] = {
-#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, SUMS, RATE, MEASURED, ...) \
-  {#VARIANT,   #VARIANT "_d" #HEAD_DIM "_" #SUMS, HEAD_DIM,                    \
-   Sums::SUMS, static_cast<double>(RATE),         Config __VA_ARGS__},
+#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, SUMS, ...)                          \
+  {#VARIANT,           #VARIANT "_d" #HEAD_DIM "_" #SUMS,         HEAD_DIM, Sums::SUMS, \
+   Config __VA_ARGS__, cost_of(#VARIANT "_d" #HEAD_DIM "_" #SUMS)},
 #include "sm90/tile_shapes.def"
 #undef FP8_SDPA_SM90_TILE_SHAPE
 };

@@ -33,7 +33,8 @@ std::string ptx_of(const std::string& object) {
   return text_of(best);
 }
 
-/// The kernels of this build, by variant; a variant may have one per FP8 format.
+/// The kernels of this build, by variant; a variant may have one per FP8 format. What several
+/// variants launch, as the merge of KV splits, is of none.
 const std::multimap<std::string, KernelCode>& kernels() {
   static const auto kKernels = [] {
     std::multimap<std::string, KernelCode> all;
@@ -41,7 +42,9 @@ const std::multimap<std::string, KernelCode>& kernels() {
     const char* list = std::getenv("SDPA_KERNEL_OBJECTS");
     std::istringstream objects(text_of(list != nullptr ? list : SDPA_KERNEL_OBJECTS));
     for (std::string object; std::getline(objects, object);) {
-      for (KernelCode& kernel : parse_ptx(ptx_of(object))) all.emplace(kernel.variant, kernel);
+      for (KernelCode& kernel : parse_ptx(ptx_of(object))) {
+        if (!kernel.variant.empty()) all.emplace(kernel.variant, kernel);
+      }
     }
     return all;
   }();

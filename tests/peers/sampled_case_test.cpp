@@ -219,7 +219,7 @@ TEST(RunAndJudge, PassesTheHopperFamilyOnSmallCells) {
 TEST(RunAndJudge, JudgesOurLseOfTheSampledRows) {
   const SampledCase sampled = sample(shape_of(1, 2, 2, 300, 300, Mask::kCausal), 50'000);
   const auto workload =
-      Workload::make(*sampled.whole, host_executor(), Dtype::kBFloat16, /*lse=*/true);
+      Workload::make(*sampled.whole, host_executor(), Dtype::kBFloat16, LseSum::kDenominator);
   ASSERT_TRUE(workload.ok());
   const auto variant = find_variant("sm90_independent");
   ASSERT_TRUE(variant.ok());

@@ -43,14 +43,6 @@ class Dealer {
     schedule.tail[blocks] = place_;
     return place_.work_tile == static_cast<int>(tail_.size());
   }
-  /// Parts of the work tile that is cut most.
-  int most_splits(const Schedule& schedule) const {
-    int most = 0;
-    for (std::size_t i = 0; i < tail_.size(); ++i) {
-      most = std::max(most, schedule.first_split[i + 1] - schedule.first_split[i]);
-    }
-    return most;
-  }
 
  private:
   void fill(double room, int least, Schedule& schedule) {
@@ -126,10 +118,12 @@ Makespan make_schedule(int work_tiles, int blocks, const std::function<int(int)>
       (dealer.deal(limit, least, schedule) ? high : low) = limit;
     }
     if (!dealer.deal(high, least, schedule)) continue;
-    const double tiles_of_last = high + costs.split * dealer.most_splits(schedule);
-    if (tiles_of_last >= to_beat) continue;
-    to_beat = tiles_of_last;
-    best = {tiles_of_last, schedule};
+    // All multiprocessors merge.
+    const int splits = schedule.splits();
+    const double merge = splits > 0 ? costs.merge + costs.split * splits / blocks : 0.0;
+    if (high + merge >= to_beat) continue;
+    to_beat = high + merge;
+    best = {to_beat, schedule};
   }
   return best;
 }

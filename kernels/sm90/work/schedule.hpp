@@ -3,8 +3,8 @@
 // A work tile is a tile of query rows of one (batch, head). Every block takes `rounds` whole work
 // tiles; the rest, the tail, is shared out by KV tiles, so that all blocks end at about the same
 // time (Stream-K, for matrix products: Osama et al., arXiv 2301.03598). A block's share of the tail
-// may begin and end inside a work tile; the KV splits of such a work tile are merged by the block
-// that comes last.
+// may begin and end inside a work tile; the KV splits of such a work tile are merged by a kernel
+// behind this one (merge_splits.cuh).
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,6 @@ namespace fp8_sdpa::sm90 {
 
 /// Multiprocessors, and so blocks, that a tail can be shared out to.
 inline constexpr int kMaxTailBlocks = 144;
-
-/// An arrival counter's bits below its plan's tag: enough for the KV splits of a work tile.
-inline constexpr int kCountBits = 16;
-static_assert(kMaxTailBlocks < 1 << kCountBits);
 
 /// Where a block's share of the tail begins; it ends where the next block's begins.
 struct TailPlace {
@@ -43,6 +39,7 @@ struct Schedule {
 struct RangeCosts {
   double range;  ///< of a tile range: loading Q, the first scores, writing O
   double split;  ///< of a KV split: being written to global memory; as much again to be read
+  double merge;  ///< of the kernel that reads them
 };
 
 /// A schedule and how long, in KV tiles, the block takes that ends last.
@@ -64,7 +61,8 @@ constexpr RangeCosts range_costs(const Config& config, int head_dim) {
   // A multiprocessor reads and writes the L2 cache at 64 bytes a clock, and makes so many scores.
   const double scores_a_clock = head_dim == 64 ? 11.5 : head_dim == 128 ? 9.0 : 5.1;
   const double tile = config.tile_m() * config.tile_n / scores_a_clock;
-  return {3000.0 / tile, config.tile_m() * head_dim * 4.0 / 64.0 / tile};
+  const double merge = head_dim == 64 ? 7500.0 : head_dim == 128 ? 5300.0 : 4400.0;
+  return {3000.0 / tile, config.tile_m() * head_dim * 4.0 / 64.0 / tile, merge / tile};
 }
 
 /// Shares `work tiles` out to `blocks` blocks, with a tail if that is faster. `tiles(i)` are the KV

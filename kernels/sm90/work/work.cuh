@@ -56,11 +56,8 @@ struct Params {
   bool v_transposed;
   int v_pairs;  ///< 1: V comes in rows of two keys (keys_pair_up() in launch.cuh); else 0
   Dtype output;
-  /// Parts of work tiles that several blocks share, and how many have been written, by work tile
-  /// and warp.
-  float* splits;
-  std::uint64_t* arrivals;
-  std::uint64_t plan_tag;  ///< of what is counted in the workspace: arrive(), no_units()
+  void* splits;            ///< of work tiles that several blocks share: merge_splits.cuh
+  std::uint64_t plan_tag;  ///< of what is counted in the workspace: no_units()
   std::uint8_t* values;    ///< with V^T in the workspace: V^T, tile by tile
   UnitCounts units;
   std::uint64_t all_units;
@@ -162,6 +159,13 @@ GPU_FN TileRange range_of(const Params& p, int step) {
           nth == 0 ? from.split : 0};
 }
 
+/// Whether several blocks share the range's work tile.
+GPU_FN bool is_cut(const Params& p, const TileRange& range) {
+  if (range.tail_work_tile == TileRange::kNone) return false;
+  const std::int16_t* const first_split = &p.schedule.first_split[range.tail_work_tile];
+  return first_split[1] > first_split[0];
+}
+
 /// The same number, found where the compiler cannot see it: what follows from it is computed again
 /// rather than kept.
 GPU_FN int pinned(int x) {
@@ -170,20 +174,32 @@ GPU_FN int pinned(int x) {
   return static_cast<int>(copy[0]);
 }
 
+/// A work tile's rows, without its keys.
 template <class T>
-GPU_FN Work locate(const Params& p, const TileRange& range) {
-  const WorkTilePlace place = place_of_work_tile(p, range.work_tile);
+GPU_FN Work rows_of(const Params& p, const WorkTilePlace& place) {
   Work work{};
   work.batch = attention::quotient(place.batch_head, p.heads_q);
   work.head = place.batch_head - work.batch * p.heads_q.value;
   work.kv_head = attention::quotient(work.head, p.group);
   work.first_row = place.tile * T::kTileM;
+  return work;
+}
+template <class T>
+GPU_FN Work locate(const Params& p, const TileRange& range) {
+  const WorkTilePlace place = place_of_work_tile(p, range.work_tile);
+  Work work = rows_of<T>(p, place);
   const int tiles = tiles_seen<T>(p, place.tile);
   const int end = range.end_tile < tiles ? range.end_tile : tiles;
   work.first_tile = range.first_tile;
   work.tiles = end - range.first_tile;
   work.last_tile = end - 1;
   return work;
+}
+
+/// What raw scores of a work tile are multiplied by, in units of log2(e).
+GPU_FN float score_scale(const Params& p, const Work& work) {
+  return p.descale_q[work.batch * p.heads_q.value + work.head] *
+         p.descale_k[work.batch * p.heads_kv + work.kv_head] * p.softmax_scale_log2;
 }
 
 /// A block's work at a step, from step 0 on.

@@ -68,7 +68,7 @@ TEST(Schedule, EveryTileIsDoneOnceAndPartsAreCounted) {
     const int most = 1 + static_cast<int>(random() % 200);
     for (int i = 0; i < deal.work_tiles; ++i)
       deal.tiles.push_back(1 + static_cast<int>(random() % most));
-    if (trial % 3 != 0) deal.costs = {1.5, 0.6};
+    if (trial % 3 != 0) deal.costs = {1.5, 0.6, 1.0};
     const Makespan made = deal.make();
     const Done done = carry_out(deal, made.schedule);
     EXPECT_EQ(done.tiles, deal.tiles) << "trial " << trial;
@@ -85,7 +85,7 @@ TEST(Schedule, EveryTileIsDoneOnceAndPartsAreCounted) {
 
 // 1,376 work tiles are 10.42 rounds of 132 blocks; whole, they take 11.
 TEST(Schedule, ATailTakesAboutItsShareOfARound) {
-  const Deal deal{1376, 132, std::vector<int>(1376, 128), {1.0, 0.5}};
+  const Deal deal{1376, 132, std::vector<int>(1376, 128), {1.0, 0.5, 0.0}};
   const Makespan whole = make_whole_schedule(
       1376, 132, [](int) { return 128; }, deal.costs);
   EXPECT_EQ(whole.tiles, 11 * 129.0);
@@ -97,10 +97,24 @@ TEST(Schedule, ATailTakesAboutItsShareOfARound) {
   EXPECT_LT(made.tiles, 1376 * 129.0 / 132 + 6);
 }
 
+// The kernel that merges, and what it reads, shared by all blocks, is paid for.
+TEST(Schedule, AMergeCostsWhatItReads) {
+  const auto makespan = [](double split, double merge) {
+    return Deal{1, 8, {800}, {1.0, split, merge}}.make();
+  };
+  const Makespan free = makespan(0.0, 0.0);
+  EXPECT_EQ(free.schedule.splits(), 8);
+  EXPECT_NEAR(free.tiles, 101.0, 0.125);
+  const Makespan paid = makespan(2.0, 10.0);
+  EXPECT_EQ(paid.schedule.splits(), 8);
+  EXPECT_NEAR(paid.tiles, 103.0 + 10.0 + 2.0, 0.25);
+  EXPECT_EQ(makespan(0.0, 700.0).schedule.splits(), 0);
+}
+
 TEST(Schedule, WhatCannotBeCutStaysWhole) {
   for (const Deal& deal : {Deal{264, 132, std::vector<int>(264, 50), {}}, Deal{3, 4, {1, 0, 1}, {}},
                            Deal{5, kMaxTailBlocks + 1, std::vector<int>(5, 90), {}},
-                           Deal{133, 132, std::vector<int>(133, 2), {9.0, 9.0}}}) {
+                           Deal{133, 132, std::vector<int>(133, 2), {9.0, 9.0, 0.0}}}) {
     const Schedule schedule = deal.make().schedule;
     EXPECT_EQ(schedule.tail_work_tiles, 0);
     EXPECT_EQ(schedule.rounds, (deal.work_tiles + deal.blocks - 1) / deal.blocks);

@@ -1,0 +1,124 @@
+// Work tiles that several blocks have shared (Stream-K): O and LSE of their KV splits, by a kernel
+// behind the one that made them. Every multiprocessor has a part, however few work tiles are cut;
+// in the block that comes last, which would read all splits alone, each split takes 1.2 us at
+// head_dim 256.
+//
+// A warp merges some columns of 16 rows, those of one warp of the kernel before, split after split
+// in the order of their keys. Its lanes have the rows and columns of that warp's.
+#pragma once
+
+#include "sm90/output/store_output.cuh"
+#include "sm90/work/work.cuh"
+
+namespace fp8_sdpa::sm90 {
+
+/// What a warp leaves of a KV split in the workspace, by lane: accumulators of the columns that it
+/// would write, and m and l of its two rows.
+template <int kHeadDim, int kKvSplits>
+struct WarpSplit {
+  static constexpr int kUnits = kHeadDim / 2 / kKvSplits / 4;
+  struct alignas(kHeadDim > 64 ? 16 : 4) Unit {
+    float x[4];
+  };
+  Unit o[kUnits][gpu::kWarpSize];
+  float max[2][gpu::kWarpSize];
+  float sum[2][gpu::kWarpSize];
+};
+
+/// That of warp `warp`, counted among the consumers', of KV split `split`, counted over the tail.
+template <class T>
+using WarpSplitOf = WarpSplit<T::kHeadDim, T::kKvSplits>;
+template <class T>
+GPU_FN WarpSplitOf<T>& warp_split(const Params& p, int split, int warp) {
+  return static_cast<WarpSplitOf<T>*>(p.splits)[std::int64_t{split} * T::kConsumerWarps + warp];
+}
+
+/// Of the kernels of a head dim and of so many warpgroups: one serves several of them.
+template <int kDim, int kGroups, int kSplits>
+struct MergeSplits {
+  struct T {
+    static constexpr int kHeadDim = kDim;
+    static constexpr int kRowGroups = kGroups;
+    static constexpr int kKvSplits = kSplits;
+    static constexpr int kTileM = kGroups * kWarpgroupRows;
+    static constexpr int kConsumerWarps = kGroups * kSplits * kWarpgroupWarps;
+  };
+  using Params = sm90::Params;
+  using Split = WarpSplitOf<T>;
+  static constexpr int kWarps = 4;
+  static constexpr int kThreads = kWarps * gpu::kWarpSize;
+  static constexpr int kMinBlocks = 1;
+  static constexpr int kMinSmVersion = sm90::kMinSmVersion;
+  static constexpr bool kOnlySm90a = true;
+  static constexpr bool kUsesPdl = true;
+  struct Shared {};
+
+  /// Units that a warp merges, and warps for what one warp left.
+  static constexpr int kUnits = Split::kUnits % 4 == 0 ? 4 : 2;
+  static constexpr int kParts = Split::kUnits / kUnits;
+  static_assert(T::kConsumerWarps * kParts % kWarps == 0);
+  static constexpr int blocks(const Schedule& schedule) {
+    return schedule.tail_work_tiles * (T::kConsumerWarps * kParts / kWarps);
+  }
+
+  GPU_FN static void run(const Params& p, Shared& /*unused*/) {
+    gpu::pdl_launch_dependents();
+    gpu::pdl_wait();
+    const int nth = static_cast<int>(gpu::block_idx().x) * kWarps + gpu::warp_idx();
+    const int part = nth % kParts;
+    const int warp = nth / kParts % T::kConsumerWarps;
+    const int in_tail = nth / (kParts * T::kConsumerWarps);
+    const int first = p.schedule.first_split[in_tail];
+    const int end = p.schedule.first_split[in_tail + 1];
+    const int work_tile = p.work_tiles - p.schedule.tail_work_tiles + in_tail;
+    const Work work = rows_of<T>(p, place_of_work_tile(p, work_tile));
+    const int warp_row = work.first_row + row_of_warp<T>(warp);
+    if (first == end || warp_row >= p.seq_q) return;
+
+    Rows rows;
+    rows.scale = attention::score_factor(score_scale(p, work));
+    const int lane = gpu::lane_idx();
+    float o[4 * kUnits] = {};
+#pragma unroll 4
+    for (int i = first; i < end; ++i) {
+      const Split& split = warp_split<T>(p, i, warp);
+      float rescale[2];
+      float weight[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float max = gpu::max_nan(rows.max[h], split.max[h][lane]);
+        rescale[h] = gpu::exp2_approx((rows.max[h] - max) * rows.scale);
+        weight[h] = gpu::exp2_approx((split.max[h][lane] - max) * rows.scale);
+        rows.max[h] = max;
+        rows.sum[h] = gpu::fma(weight[h], split.sum[h][lane], rows.sum[h] * rescale[h]);
+      }
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u) {
+        const typename Split::Unit unit = split.o[part * kUnits + u][lane];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          float& x = o[4 * u + j];
+          x = gpu::fma(weight[j / 2], unit.x[j], x * rescale[j / 2]);
+        }
+      }
+    }
+
+    const int kv_split = warp / (T::kRowGroups * kWarpgroupWarps);
+    const int column = 8 * (kv_split * Split::kUnits + part * kUnits);
+    const float v_descale = p.descale_v[work.batch * p.heads_kv + work.kv_head];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = warp_row + lane / 4 + 8 * h;
+      std::uint16_t* const to = attention::row_pointer(static_cast<std::uint16_t*>(p.o),
+                                                       p.o_strides, work.batch, work.head, row) +
+                                column + first_column<kUnits>(lane % 4);
+      store_columns<kUnits>(o, h, output_scale(rows, h, v_descale), lane % 4, p.output,
+                            row < p.seq_q, to);
+      if (column == 0 && p.lse != nullptr && lane % 4 == 0 && row < p.seq_q) {
+        p.lse[lse_index(p, work.batch, work.head, row)] = log_sum_exp(rows, h);
+      }
+    }
+  }
+};
+
+}  // namespace fp8_sdpa::sm90
