@@ -17,7 +17,7 @@ namespace fp8_sdpa::sm90 {
 template <int kHeadDim, int kKvSplits>
 struct WarpSplit {
   static constexpr int kUnits = kHeadDim / 2 / kKvSplits / 4;
-  struct alignas(kHeadDim > 64 ? 16 : 4) Unit {
+  struct alignas(16) Unit {
     float x[4];
   };
   Unit o[kUnits][gpu::kWarpSize];
