@@ -44,8 +44,8 @@ awk -v includes="$(part 1)" -v functions="$(part 2)" -v row="$(part 3)" '
 
 mapfile -t options < <(grep -E '^(SDPA_(CUDA|KERNELS|UNITY|WERROR|HOST)|CMAKE_BUILD_TYPE|CMAKE_CXX_COMPILER:)' "$build/CMakeCache.txt" |
   sed 's/^/-D/')
-# Two architectures say as much as three.
-if grep -q FP8_SDPA_HAS_SM90A=1 "$build/build.ninja"; then options+=("-DSDPA_CUDA_ARCHS=89;90a"); fi
+# One architecture says as much as three.
+if grep -q FP8_SDPA_HAS_SM90A=1 "$build/build.ninja"; then options+=("-DSDPA_CUDA_ARCHS=90a"); fi
 cmake -S "$tree" -B "$work/build" -G Ninja "${options[@]}" -DSDPA_BUILD_TESTS=OFF -DSDPA_BUILD_BENCHMARKS=OFF \
   >"$work/log" 2>&1 || { cat "$work/log" && false; }
 mapfile -t objects < <(ninja -C "$work/build" -t targets all |
