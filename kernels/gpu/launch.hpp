@@ -200,6 +200,7 @@ fp8_sdpa::Status launch_after(const Earlier& earlier, dim3 grid, const typename 
 #endif
 }
 
+/// First, then Second.
 template <class First, class Second>
 fp8_sdpa::Status launch_both(dim3 first_grid, const typename First::Params& first_params,
                              dim3 second_grid, const typename Second::Params& second_params,

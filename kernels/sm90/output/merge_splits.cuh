@@ -25,15 +25,16 @@ struct WarpSplit {
   float sum[2][gpu::kWarpSize];
 };
 
-/// That of warp `warp`, counted among the consumers', of KV split `split`, counted over the tail.
 template <class T>
 using WarpSplitOf = WarpSplit<T::kHeadDim, T::kKvSplits>;
+
+/// That of warp `warp`, counted among the consumers', of KV split `split`, counted over the tail.
 template <class T>
 GPU_FN WarpSplitOf<T>& warp_split(const Params& p, int split, int warp) {
   return static_cast<WarpSplitOf<T>*>(p.splits)[std::int64_t{split} * T::kConsumerWarps + warp];
 }
 
-/// Of the kernels of a head dim and of so many warpgroups: one serves several of them.
+/// One for all kernels of a head dim with so many row groups and KV splits.
 template <int kDim, int kGroups, int kSplits>
 struct MergeSplits {
   struct T {
