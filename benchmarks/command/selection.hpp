@@ -44,7 +44,7 @@ Result<std::vector<reference::Shape>> select_shapes(const std::vector<std::strin
 Result<std::vector<reference::Shape>> select_suite(const std::string& suite,
                                                    const reference::Config& config);
 
-/// The seeds listed, each of which the configuration must have; all of them for an empty list.
+/// The seeds listed, in order and once each; the configuration's for an empty list.
 Result<std::vector<std::uint64_t>> select_seeds(const std::vector<std::string>& seeds,
                                                 const reference::Config& config);
 

@@ -2,14 +2,18 @@
 // that escapes.
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <optional>
+#include <regex>
 #include <string>
 
 #include "benchmarks/command/command_line.hpp"
+#include "benchmarks/command/selection.hpp"
 #include "reference/formats/text.hpp"
 
 namespace fp8_sdpa::bench {
@@ -63,9 +67,27 @@ int run_guarded(const CommandLine& line, const Body& body) {
   return run_guarded(line.name(), body);
 }
 
+/// Whether what is written there may be in colour: to a terminal whose owner has not set NO_COLOR
+/// (no-color.org).
+inline bool shows_colour(int file, const Environment& environment) {
+  const char* const no_colour = environment("NO_COLOR");
+  const char* const terminal = environment("TERM");
+  return isatty(file) == 1 && (no_colour == nullptr || *no_colour == '\0') && terminal != nullptr &&
+         std::string(terminal) != "dumb";
+}
+
+/// The text with verdicts in green and red.
+inline std::string in_colour(const std::string& text) {
+  static const std::regex kGood("\\bPASS(ED)?\\b");
+  static const std::regex kBad("\\bFAIL(ED)?\\b");
+  return std::regex_replace(std::regex_replace(text, kGood, "\x1b[32m$&\x1b[0m"), kBad,
+                            "\x1b[31m$&\x1b[0m");
+}
+
 /// A line for people, at once.
 inline void print_line(const std::string& text) {
-  std::printf("%s\n", text.c_str());
+  static const bool colour = shows_colour(STDOUT_FILENO, process_environment());
+  std::printf("%s\n", (colour ? in_colour(text) : text).c_str());
   std::fflush(stdout);
 }
 

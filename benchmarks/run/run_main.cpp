@@ -97,7 +97,7 @@ Result<int> run_tool(int argc, char** argv) {
   }
   const auto max_mhz = run->device ? run->device->nvml.sm_clock_max_mhz : std::nullopt;
   for (const std::string& note : clock_notes(results->perf, max_mhz)) print_line("note: " + note);
-  std::printf("\n%s\n", closing_table(results->correctness, results->perf).c_str());
+  print_line("\n" + closing_table(results->correctness, results->perf));
   print_line("results: " + reference::one_line(directory->path()));
   print_line(verdict_line(results->correctness));
   return results->all_pass ? kExitPass : kExitFail;

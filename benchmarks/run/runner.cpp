@@ -10,6 +10,7 @@
 #include "benchmarks/measure/workload.hpp"
 #include "benchmarks/run/host_memory.hpp"
 #include "benchmarks/run/run_report.hpp"
+#include "dispatch/choose.hpp"
 #include "reference/formats/text.hpp"
 #include "reference/inputs/qkv.hpp"
 #include "reference/judge/check.hpp"
@@ -44,19 +45,41 @@ Result<reference::QkvOptions> named_tensors(const std::string& names) {
 }
 
 /// "; they serve head_dim 64": of those where a variant would serve the shape.
-std::string served_instead(reference::Shape shape, const RunRequest& request) {
+std::string served_instead(reference::Shape shape, const std::vector<const Variant*>& variants,
+                           const Device& device) {
   std::string served;
   for (const int head_dim : {64, 128, 256}) {
     shape.head_dim = head_dim;
     const Problem problem = problem_of(shape, Dtype::kE4M3);
     const auto serves = [&](const Variant* variant) {
-      return variant->supports(problem, request.choice.device).ok();
+      return variant->supports(problem, device).ok();
     };
-    if (std::any_of(request.variants.begin(), request.variants.end(), serves)) {
+    if (std::any_of(variants.begin(), variants.end(), serves)) {
       served += (served.empty() ? "; they serve head_dim " : ", ") + std::to_string(head_dim);
     }
   }
   return served;
+}
+
+/// Gives each case its variants: those of the request, and plan()'s own choice where it is asked
+/// for.
+Status add_variants(const RunRequest& request, std::vector<PendingCase>& cases) {
+  for (PendingCase& pending : cases) {
+    pending.variants = request.variants;
+    if (!request.automatic) continue;
+    const auto chosen = detail::choose(problem_of(pending.shape, Dtype::kE4M3),
+                                       request.choice.device, toggles_chosen());
+    if (!chosen.ok()) {
+      std::vector<const Variant*> all;
+      for (const Variant& variant : variants()) all.push_back(&variant);
+      return {chosen.status().code(),
+              "shape " + pending.shape.name + ": " + chosen.status().message() +
+                  served_instead(pending.shape, all, request.choice.device)};
+    }
+    const auto there = std::find(pending.variants.begin(), pending.variants.end(), *chosen);
+    if (there == pending.variants.end()) pending.variants.push_back(*chosen);
+  }
+  return {};
 }
 
 /// Output bits that passed every gate, of the first seed of each (shape, variant).
@@ -80,7 +103,7 @@ Status time_case(const PendingCase& pending, const RunRequest& request, const Ju
                  const Output& output, RunResults& results) {
   std::vector<TimedVariant> passed;
   std::string names;
-  for (const Variant* variant : request.variants) {
+  for (const Variant* variant : pending.variants) {
     const auto found = judged.find({pending.shape.name, std::string(variant->name)});
     if (found == judged.end()) continue;
     passed.push_back({variant, &found->second});
@@ -151,7 +174,6 @@ Result<std::vector<PendingCase>> pending_cases(const RunRequest& request,
     if (!data.ok()) return data.status();
     cases.push_back({(*data)->shape, (*data)->seed,
                      [made = *data]() -> Result<CasePointer> { return made; }, std::move(source)});
-    return cases;
   }
   for (const reference::Shape& shape : request.shapes) {
     for (const std::uint64_t seed : request.seeds) {
@@ -160,6 +182,7 @@ Result<std::vector<PendingCase>> pending_cases(const RunRequest& request,
                        }});
     }
   }
+  if (Status s = add_variants(request, cases); !s.ok()) return s;
   return cases;
 }
 
@@ -172,7 +195,7 @@ Result<std::vector<Declined>> declined_pairs(const RunRequest& request,
     const Problem problem = problem_of(pending.shape, Dtype::kE4M3);
     std::size_t served = 0;
     Status reason;
-    for (const Variant* variant : request.variants) {
+    for (const Variant* variant : pending.variants) {
       const Status status = variant->supports(problem, request.choice.device);
       if (status.ok()) {
         ++served;
@@ -182,9 +205,10 @@ Result<std::vector<Declined>> declined_pairs(const RunRequest& request,
       }
     }
     if (served == 0) {
-      return Status{reason.code(), "shape " + pending.shape.name +
-                                       ": no chosen variant serves it: " + reason.message() +
-                                       served_instead(pending.shape, request)};
+      return Status{reason.code(),
+                    "shape " + pending.shape.name +
+                        ": no chosen variant serves it: " + reason.message() +
+                        served_instead(pending.shape, pending.variants, request.choice.device)};
     }
   }
   return declined;
@@ -202,7 +226,7 @@ Result<RunResults> run_cases(const RunRequest& request, const std::vector<Pendin
     output.progress(label + ": inputs and references");
     auto data = make_case(pending);
     if (!data.ok()) return data.status();
-    for (const Variant* variant : request.variants) {
+    for (const Variant* variant : pending.variants) {
       if (is_declined(declined, pending.shape.name, *variant)) continue;
       output.progress(label + ": " + std::string(variant->name));
       auto record = judge(*variant, **data, request);

@@ -25,9 +25,11 @@ struct PendingCase {
   std::uint64_t seed = 0;
   std::function<Result<std::shared_ptr<const reference::CaseData>>()> make;
   std::shared_ptr<const QkvSource> source = nullptr;  ///< of tensors that came from a file
+  std::vector<const Variant*> variants = {};
 };
 
-/// The cases of a request: every (shape, seed), or the one of a file of tensors.
+/// The cases of a request: every (shape, seed), or the one of a file of tensors; with plan()'s own
+/// choice where it is asked for, kUnsupported where there is none.
 Result<std::vector<PendingCase>> pending_cases(const RunRequest& request,
                                                const RunnerOptions& options);
 

@@ -54,7 +54,10 @@ Status resolve_shapes(const RunnerOptions& options, RunRequest& request) {
 Status resolve_variants(const RunnerOptions& options, const Environment& environment,
                         RunRequest& request) {
   if (!options.variants.empty()) {
-    auto variants_asked = select_variants(split_list(options.variants), variants());
+    std::vector<std::string> patterns = split_list(options.variants);
+    request.automatic = std::erase(patterns, "auto") > 0;
+    if (request.automatic && patterns.empty()) return {};
+    auto variants_asked = select_variants(patterns, variants());
     if (!variants_asked.ok()) return variants_asked.status();
     request.variants = std::move(*variants_asked);
     return {};
@@ -98,9 +101,10 @@ Result<RunnerOptions> parse_runner_options(int argc, const char* const* argv) {
   Option suite =
       line.add("--suite", options.suite, "Shapes of a suite: default, extended, all, ...");
   line.add("--seeds", options.seeds, "Comma-separated; default: the configuration's");
-  line.add("--variants", options.variants,
-           "Names, globs or all; default: the variant that the toggles pick, and without a GPU "
-           "sm90_independent beside it");
+  line.add(
+      "--variants", options.variants,
+      "Names, globs, all, or auto: plan()'s own choice for each shape; default: the variant that "
+      "the toggles pick, and without a GPU sm90_independent beside it");
   line.add("--iters", options.iters, "Timed launches, exactly; 0: gates only")
       .between(0, kMaxIters);
   line.add("--config", options.config, "Configuration file");

@@ -44,6 +44,7 @@ struct RunRequest {
   std::vector<reference::Shape> shapes;  ///< empty where a file of tensors is judged
   std::vector<std::uint64_t> seeds;
   std::vector<const Variant*> variants;
+  bool automatic = false;  ///< plan()'s own choice too, shape by shape
   DeviceChoice choice;
   bool performance = false;
   std::string no_performance_reason;  ///< why performance is false

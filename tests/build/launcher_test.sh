@@ -47,6 +47,12 @@ done
 expect 0 "usage: ./sdpa COMMAND" env PATH="$work/bin:$PATH" "$sdpa" --help
 expect 0 "fp8-sdpa $(sed -n 's/^ *VERSION \([0-9.]*\)$/\1/p' "$work/tree/CMakeLists.txt"), commit " "$sdpa" --version
 
+# Words for a shell.
+completed() { bash -c 'source <("$0" completion) && COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) && _sdpa && echo "${COMPREPLY[*]}"' "$sdpa" "$@"; }
+expect 0 "compare completion" completed ./sdpa comp
+expect 0 "--qkv --qkv-layout --qkv-names --qkv-scale --qkv-mask" completed ./sdpa run small --qk
+expect 0 "--host_executor" completed ./sdpa bench --ho
+
 # --no-build runs the binary as it is, with the arguments as they are but for itself.
 tools=$work/tree/build/release/benchmarks
 mkdir -p "$tools"
@@ -150,7 +156,7 @@ rm -f "$work/tree/build/logs/build_release.log"
 mkdir "$work/tree/build/logs/build_release.log"
 for arguments in run "run --iters 0" test measure; do
   # shellcheck disable=SC2086  # a list of words
-  expect 1 "build/logs/build_release.log cannot be written" "$sdpa" $arguments
+  expect 1 "build/logs/build_release.log cannot be written" env SDPA_NO_INSTALL=1 "$sdpa" $arguments
 done
 rmdir "$work/tree/build/logs/build_release.log"
 

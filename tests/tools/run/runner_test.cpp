@@ -2,14 +2,19 @@
 // wrong.
 #include "benchmarks/run/runner.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "benchmarks/command/tool.hpp"
 #include "benchmarks/files/validate.hpp"
 #include "benchmarks/measure/timer.hpp"
 #include "benchmarks/run/gated_cases.hpp"
@@ -275,6 +280,53 @@ TEST_F(RunnerCases, LeavesOutPairsThatAreDeclinedButNotWholeShapes) {
   const auto none = run();
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.status().message(), "shape small: no chosen variant serves it: not today");
+}
+
+TEST(RunnerColour, IsForTerminals) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_GE(terminal, 0);
+  std::map<std::string, std::string> set = {{"TERM", "xterm"}};
+  const Environment environment = [&](const char* name) {
+    const auto found = set.find(name);
+    return found == set.end() ? nullptr : found->second.c_str();
+  };
+  EXPECT_TRUE(shows_colour(terminal, environment));
+  set["NO_COLOR"] = "1";
+  EXPECT_FALSE(shows_colour(terminal, environment));
+  set = {{"TERM", "dumb"}};
+  EXPECT_FALSE(shows_colour(terminal, environment));
+  set = {};
+  EXPECT_FALSE(shows_colour(terminal, environment));
+  close(terminal);
+  set = {{"TERM", "xterm"}};
+  const int file = open("/dev/null", O_WRONLY);
+  EXPECT_FALSE(shows_colour(file, environment));
+  close(file);
+  EXPECT_EQ(in_colour("max_err=0.1 PASS, 1 FAILED, PASSING"),
+            "max_err=0.1 \x1b[32mPASS\x1b[0m, 1 \x1b[31mFAILED\x1b[0m, PASSING");
+}
+
+TEST(RunnerAuto, TakesPlansOwnChoiceForEachShape) {
+  auto request = resolve_with(
+      {"--shapes", "small,mission", "--seeds", "7", "--variants", "auto,stage_c"}, kNoGpu);
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  const auto cases = pending_cases(*request, {});
+  ASSERT_TRUE(cases.ok()) << cases.status().message();
+  ASSERT_EQ(cases->size(), 2U);
+  request->shapes.back().mask = Mask::kCausal;  // which the older kernels decline
+  const auto causal = pending_cases(*request, {});
+  ASSERT_TRUE(causal.ok()) << causal.status().message();
+  for (const PendingCase& pending : *cases) {
+    ASSERT_EQ(pending.variants.size(), 2U);
+    EXPECT_EQ(pending.variants[0]->name, "stage_c");
+  }
+  EXPECT_EQ(cases->back().variants[1]->name, "sm80_mma");
+  EXPECT_EQ(causal->back().variants.back()->family, Family::kSm90);
+  request->shapes.front().head_dim = 80;
+  const auto none = pending_cases(*request, {});
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.status().message().find("they serve head_dim 64, 128, 256"), std::string::npos)
+      << none.status().message();
 }
 
 TEST_F(RunnerCases, GatedCasesHandOutOnlyWhatPassed) {
