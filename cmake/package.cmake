@@ -1,17 +1,15 @@
-# find_package(fp8_sdpa): the library and the reference's quantiser, their headers and a package
-# configuration.
+# find_package(fp8_sdpa): the library, its headers and a package configuration.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 set(sdpa_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/fp8_sdpa)
 install(
-  TARGETS fp8_sdpa fp8_sdpa_quantise
+  TARGETS fp8_sdpa
   EXPORT fp8_sdpa_targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/kernels/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # Beside the headers that include it, which look there first.
 install(FILES ${PROJECT_SOURCE_DIR}/kernels/gpu/types.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fp8_sdpa/gpu)
-install(FILES ${PROJECT_SOURCE_DIR}/reference/formats/quantise.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fp8_sdpa)
 install(
   EXPORT fp8_sdpa_targets
   NAMESPACE fp8_sdpa::

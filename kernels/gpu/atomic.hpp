@@ -43,21 +43,57 @@ GPU_FN Word atomic_add_acq_rel(Word* address, std::type_identity_t<Word> value) 
 #endif
 }
 
-/// atom.add.relaxed.gpu.global.u64, likewise, but who sees it sees nothing else by that: no earlier
-/// store of the thread is waited for.
-GPU_FN std::uint64_t atomic_add_relaxed(std::uint64_t* address, std::uint64_t value) {
+/// atom.add.relaxed.gpu.global.u32, .u64, likewise, but who sees it sees nothing else by that: no
+/// earlier store of the thread is waited for.
+template <AtomicWord Word>
+GPU_FN Word atomic_add_relaxed(Word* address, std::type_identity_t<Word> value) {
 #if GPU_ON_DEVICE
-  std::uint64_t before;
-  asm volatile("atom.add.relaxed.gpu.global.u64 %0, [%1], %2;"
-               : "=l"(before)
-               : "l"(__cvta_generic_to_global(address)), "l"(value)
-               : "memory");
+  Word before;
+  if constexpr (sizeof(Word) == sizeof(std::uint64_t)) {
+    asm volatile("atom.add.relaxed.gpu.global.u64 %0, [%1], %2;"
+                 : "=l"(before)
+                 : "l"(__cvta_generic_to_global(address)), "l"(value)
+                 : "memory");
+  } else {
+    asm volatile("atom.add.relaxed.gpu.global.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(__cvta_generic_to_global(address)), "r"(value)
+                 : "memory");
+  }
   return before;
 #else
-  const std::uint64_t before =
-      std::atomic_ref<std::uint64_t>(*address).fetch_add(value, std::memory_order_relaxed);
+  const Word before = std::atomic_ref<Word>(*address).fetch_add(value, std::memory_order_relaxed);
   host::schedule_point();
   return before;
+#endif
+}
+
+/// red.add.release.gpu.global.u32 (PTX ISA, "red"), as atomic_add_acq_rel() for whoever tells and
+/// does not ask: what was there does not come back, and is not waited for.
+GPU_FN void atomic_add_release(std::uint32_t* address, std::uint32_t value) {
+#if GPU_ON_DEVICE
+  asm volatile("red.add.release.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(address)),
+               "r"(value)
+               : "memory");
+#else
+  std::atomic_ref<std::uint32_t>(*address).fetch_add(value, std::memory_order_release);
+  host::schedule_point();
+#endif
+}
+
+/// red.max.relaxed.gpu.global.u32 (PTX ISA, "red"): keeps the larger, in the order of unsigned
+/// integers, which is that of floats that are not negative. As relaxed as the addition.
+GPU_FN void atomic_max_relaxed(std::uint32_t* address, std::uint32_t value) {
+#if GPU_ON_DEVICE
+  asm volatile("red.max.relaxed.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(address)),
+               "r"(value)
+               : "memory");
+#else
+  std::atomic_ref<std::uint32_t> word(*address);
+  std::uint32_t before = word.load(std::memory_order_relaxed);
+  while (before < value && !word.compare_exchange_weak(before, value, std::memory_order_relaxed)) {
+  }
+  host::schedule_point();
 #endif
 }
 

@@ -178,6 +178,11 @@ GPU_FN std::uint16_t float2_to_e4m3x2(float low, float high) {
   return __nv_cvt_float2_to_fp8x2(make_float2(low, high), __NV_SATFINITE, __NV_E4M3);
 }
 
+/// cvt.rn.satfinite.e5m2x2.f32, likewise: 57344 past the largest finite code, infinity included.
+GPU_FN std::uint16_t float2_to_e5m2x2(float low, float high) {
+  return __nv_cvt_float2_to_fp8x2(make_float2(low, high), __NV_SATFINITE, __NV_E5M2);
+}
+
 /// cvt.rn.satfinite.e4m3x2.f16x2 (PTX ISA, "cvt"; sm_89 and newer, arithmetic before), twice: four
 /// halves, given as bits, the lower half of `low` into the lowest byte. Round to nearest even, 448
 /// past the largest finite code, infinity included; a NaN of either sign becomes 0x7f.

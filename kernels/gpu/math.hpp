@@ -76,6 +76,16 @@ GPU_FN float fma(float a, float b, float c) {
 #endif
 }
 
+/// div.rn.f32 (PTX ISA, "div"): a / b, rounded once. The device flushes subnormals, as all its code
+/// that is compiled for speed.
+GPU_FN float divide(float a, float b) {
+#if GPU_ON_DEVICE
+  return __fdiv_rn(a, b);
+#else
+  return a / b;
+#endif
+}
+
 /// fma.rn.f16x2 (PTX ISA, "fma"): a * b + c of two halves each, given as bits; rounded once, to
 /// nearest even, subnormals kept. A NaN becomes half's canonical NaN, 0x7fff.
 GPU_FN std::uint32_t fma_half2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {

@@ -26,6 +26,14 @@
 namespace gpu {
 inline namespace GPU_BACKEND {
 
+#if GPU_ON_DEVICE
+#define GPU_MMA(SIZES, A, B)                                                          \
+  asm volatile("mma.sync.aligned." SIZES ".row.col.f32." A "." B                      \
+               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                       \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+#endif
+
 /// The FP8 element types of mma.
 enum class Fp8 { kE4M3, kE5M2 };
 
@@ -72,28 +80,24 @@ GPU_FN void stmatrix_x4(void* row, const std::uint32_t (&r)[4],
 #endif
 }
 
-/// mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 (PTX ISA, "mma"; sm_80):
-/// d (16 x 8) += a (16 x 16) b (16 x 8), half operands, fp32 accumulation.
+/// The 16-bit element types of mma.
+enum class Float16 { kHalf, kBFloat16 };
+
+/// mma.sync.aligned.m16n8k16.row.col.f32.{f16.f16, bf16.bf16}.f32 (PTX ISA, "mma"; sm_80):
+/// d (16 x 8) += a (16 x 16) b (16 x 8), 16-bit operands, fp32 accumulation.
+template <Float16 kType = Float16::kHalf>
 GPU_FN void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                          [[maybe_unused]] Loc loc = GPU_LOC) {
 #if GPU_ON_DEVICE
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  if constexpr (kType == Float16::kHalf) {
+    GPU_MMA("m16n8k16", "f16", "f16");
+  } else {
+    GPU_MMA("m16n8k16", "bf16", "bf16");
+  }
 #else
-  host::mma_m16n8k16(d, a, b, loc);
+  host::mma_m16n8k16(d, a, b, kType == Float16::kBFloat16, loc);
 #endif
 }
-
-#if GPU_ON_DEVICE
-#define GPU_MMA_M16N8K32(A, B)                                                        \
-  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32." A "." B                       \
-               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                       \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-#endif
 
 /// mma.sync.aligned.m16n8k32.row.col.f32.{e4m3, e5m2}.{e4m3, e5m2}.f32 (PTX ISA, "mma"; sm_89):
 /// d (16 x 8) += a (16 x 32) b (32 x 8), FP8 operands, fp32 registers. Ada's tensor cores keep
@@ -103,13 +107,13 @@ GPU_FN void mma_m16n8k32(float (&d)[4], const std::uint32_t (&a)[4], const std::
                          [[maybe_unused]] Loc loc = GPU_LOC) {
 #if GPU_ON_DEVICE
   if constexpr (kA == Fp8::kE4M3 && kB == Fp8::kE4M3) {
-    GPU_MMA_M16N8K32("e4m3", "e4m3");
+    GPU_MMA("m16n8k32", "e4m3", "e4m3");
   } else if constexpr (kA == Fp8::kE4M3) {
-    GPU_MMA_M16N8K32("e4m3", "e5m2");
+    GPU_MMA("m16n8k32", "e4m3", "e5m2");
   } else if constexpr (kB == Fp8::kE4M3) {
-    GPU_MMA_M16N8K32("e5m2", "e4m3");
+    GPU_MMA("m16n8k32", "e5m2", "e4m3");
   } else {
-    GPU_MMA_M16N8K32("e5m2", "e5m2");
+    GPU_MMA("m16n8k32", "e5m2", "e5m2");
   }
 #else
   host::mma_m16n8k32(d, a, b, {.a_is_e5m2 = kA == Fp8::kE5M2, .b_is_e5m2 = kB == Fp8::kE5M2}, loc);
@@ -117,7 +121,7 @@ GPU_FN void mma_m16n8k32(float (&d)[4], const std::uint32_t (&a)[4], const std::
 }
 
 #if GPU_ON_DEVICE
-#undef GPU_MMA_M16N8K32
+#undef GPU_MMA
 #endif
 
 }  // namespace GPU_BACKEND

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cassert>
 #include <cmath>
 #include <cstddef>
@@ -78,9 +79,10 @@ QuantisedTensor quantise(const std::vector<float>& values, std::int64_t heads_to
   QuantisedTensor tensor;
   tensor.dtype = dtype;
   for (const float amax : amax_of_heads(values, heads_total, per_head)) {
-    // A tiny amax may underflow here; a zero descale would turn every code into a NaN.
+    // Of smaller ones, some values that round to a code are subnormal, which devices flush.
+    constexpr float kLeast = 0x1p-100F;
     const float quotient = amax / max_finite(dtype);
-    tensor.descales.push_back(quotient > 0.0F ? quotient : 1.0F);
+    tensor.descales.push_back(quotient >= kLeast ? quotient : 1.0F);
   }
   encode(values, per_head, tensor);
   return tensor;
@@ -100,6 +102,42 @@ QuantisedTensor quantise_with_one_scale(const std::vector<float>& values, std::i
   tensor.descales.assign(static_cast<std::size_t>(heads_total), quotient > 0.0F ? descale : 1.0F);
   encode(values, per_head, tensor);
   return tensor;
+}
+
+std::vector<double> rotate(const std::vector<double>& values, int head_dim, std::uint64_t seed) {
+  const auto dim = static_cast<std::size_t>(head_dim);
+  const auto sign = [seed](std::size_t column) {
+    // splitmix64, as Vigna's public-domain reference has it.
+    std::uint64_t z = seed + column / 64 + 0x9e3779b97f4a7c15U;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+    z ^= z >> 31;
+    return (z >> (column % 64) & 1) != 0 ? -1.0 : 1.0;
+  };
+  std::vector<double> matrix(dim * dim);  // (from, to)
+  for (std::size_t i = 0; i < matrix.size(); ++i) {
+    const double entry = std::popcount(i / dim & i % dim) % 2 != 0 ? -1.0 : 1.0;
+    matrix[i] = sign(i / dim) * entry / std::sqrt(static_cast<double>(dim));
+  }
+  std::vector<double> result(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    double* const row = &result[i / dim * dim];
+    const double* const entries = &matrix[i % dim * dim];
+    for (std::size_t to = 0; to < dim; ++to) row[to] += values[i] * entries[to];
+  }
+  return result;
+}
+
+std::vector<double> means(const std::vector<double>& values, std::int64_t heads_total,
+                          int head_dim) {
+  const auto dim = static_cast<std::size_t>(head_dim);
+  const std::size_t per_head = values.size() / static_cast<std::size_t>(heads_total);
+  std::vector<double> sums(static_cast<std::size_t>(heads_total) * dim);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) sums[i / per_head * dim + i % dim] += values[i];
+  }
+  for (double& sum : sums) sum /= static_cast<double>(per_head / dim);
+  return sums;
 }
 
 std::vector<float> dequantise(const QuantisedTensor& tensor) {

@@ -18,9 +18,9 @@ struct QuantisedTensor {
 };
 
 /// Quantises `values`, (batch, heads, per_head) contiguous with heads_total = batch * heads.
-/// descale = amax / max_finite(dtype) in fp32, 1 where that is 0; amax ignores NaN and infinities.
-/// code = encode_fp8(value / descale), divided in fp32. @pre values.size() == heads_total *
-/// per_head, is_fp8(dtype).
+/// descale = amax / max_finite(dtype) in fp32, 1 where that is below 2^-100; amax ignores NaN and
+/// infinities. code = encode_fp8(value / descale), divided in fp32. @pre values.size() ==
+/// heads_total * per_head, is_fp8(dtype).
 QuantisedTensor quantise(const std::vector<float>& values, std::int64_t heads_total,
                          std::int64_t per_head, Dtype dtype);
 
@@ -30,6 +30,15 @@ QuantisedTensor quantise(const std::vector<float>& values, std::int64_t heads_to
 /// problem.
 QuantisedTensor quantise_with_one_scale(const std::vector<float>& values, std::int64_t heads_total,
                                         std::int64_t per_head, Dtype dtype);
+
+/// Quantisation::rotate of `values`, (rows, head_dim) contiguous, in double: x diag(r) H /
+/// sqrt(head_dim) row by row, from the definition. @pre head_dim is a power of two.
+std::vector<double> rotate(const std::vector<double>& values, int head_dim, std::uint64_t seed);
+
+/// The mean of each channel over the rows of each head, (heads_total, head_dim): NaN and infinities
+/// count as 0.
+std::vector<double> means(const std::vector<double>& values, std::int64_t heads_total,
+                          int head_dim);
 
 /// codes[i] * descale, in fp32.
 std::vector<float> dequantise(const QuantisedTensor& tensor);

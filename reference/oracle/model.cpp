@@ -5,8 +5,7 @@
 //        at most 2^-18, or vanishes. l is summed before P is rounded, or of the rounded P, which
 //        cancels a part of the error: not more in either case.
 //   S    an error d_j of score j moves O by p_j d_j (v_j - O): 2^-21 |q| |k_j| scale in fp32 sums
-//   of
-//        D <= 256 products, 2^-12 of the same in sums cut to 13 fractional bits.
+//        of D <= 256 products, 2^-12 of the same in sums cut to 13 fractional bits.
 //   O    rounding to half or bf16: (u |O|)^2 / 3; half's subnormals are 2^-24 apart.
 //   P V  fp32 sums lose nothing worth counting. Sums cut to 13 fractional bits lose half a step a
 //        product: where all have one sign, and the sum is promoted to fp32 every 128 keys, about
@@ -57,6 +56,7 @@ double unit_roundoff(Dtype dtype) {
     case Dtype::kE5M2: return 0x1p-3;
     case Dtype::kHalf: return 0x1p-11;
     case Dtype::kBFloat16: return 0x1p-8;
+    case Dtype::kFloat: return 0x1p-24;
   }
   return 0.0;
 }

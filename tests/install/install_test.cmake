@@ -7,10 +7,10 @@ list(JOIN LINK_FLAGS " " link_flags)
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix
                 OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 
-# Exactly the public headers, the one that they share with kernels/gpu and the quantiser's: nothing else of the kernels or the tests leaks out.
+# Exactly the public headers and the one that they share with kernels/gpu: nothing else leaks out.
 file(GLOB_RECURSE installed RELATIVE ${WORK_DIR}/prefix/include ${WORK_DIR}/prefix/include/*)
 file(GLOB_RECURSE public RELATIVE ${HEADERS} ${HEADERS}/*)
-list(APPEND public fp8_sdpa/gpu/types.hpp fp8_sdpa/quantise.hpp)
+list(APPEND public fp8_sdpa/gpu/types.hpp)
 list(SORT public)
 if(NOT installed STREQUAL public)
   message(FATAL_ERROR "installed headers: ${installed}\npublic headers: ${public}")

@@ -13,11 +13,11 @@ namespace fp8_sdpa {
 
 /// Element types. FP8 formats are those of "FP8 Formats for Deep Learning" (arXiv 2209.05433,
 /// section 3).
-enum class Dtype : std::uint8_t { kE4M3, kE5M2, kHalf, kBFloat16 };
+enum class Dtype : std::uint8_t { kE4M3, kE5M2, kHalf, kBFloat16, kFloat };
 
 /// Bytes of one element.
 constexpr int size_of(Dtype dtype) {
-  return dtype == Dtype::kE4M3 || dtype == Dtype::kE5M2 ? 1 : 2;
+  return dtype == Dtype::kE4M3 || dtype == Dtype::kE5M2 ? 1 : dtype == Dtype::kFloat ? 4 : 2;
 }
 constexpr bool is_fp8(Dtype dtype) { return size_of(dtype) == 1; }
 constexpr const char* name_of(Dtype dtype) {
@@ -26,6 +26,7 @@ constexpr const char* name_of(Dtype dtype) {
     case Dtype::kE5M2: return "e5m2";
     case Dtype::kHalf: return "half";
     case Dtype::kBFloat16: return "bf16";
+    case Dtype::kFloat: return "float";
   }
   return "unknown";
 }

@@ -32,6 +32,11 @@ struct Float2ToE4M3x2 {
   using Out = std::uint16_t;
   GPU_FN static Out apply(In x) { return gpu::float2_to_e4m3x2(x.x, x.y); }
 };
+struct Float2ToE5M2x2 {
+  using In = float2;
+  using Out = std::uint16_t;
+  GPU_FN static Out apply(In x) { return gpu::float2_to_e5m2x2(x.x, x.y); }
+};
 struct Half4ToE4M3x4 {
   using In = uint2;
   using Out = std::uint32_t;
@@ -91,6 +96,11 @@ struct Fma {
   using In = float4;
   using Out = float;
   GPU_FN static Out apply(In x) { return gpu::fma(x.x, x.y, x.z); }
+};
+struct Divide {
+  using In = float2;
+  using Out = float;
+  GPU_FN static Out apply(In x) { return gpu::divide(x.x, x.y); }
 };
 struct FmaHalf2 {
   using In = uint3;

@@ -18,6 +18,7 @@ struct Format {
   constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }
 };
 inline constexpr Format kHalf{5, 10, true};
+inline constexpr Format kBFloat16{8, 7, true};
 inline constexpr Format kE5M2{5, 2, true};
 /// One NaN per sign, all exponent and mantissa bits set, and no infinity (arXiv 2209.05433).
 inline constexpr Format kE4M3{4, 3, false};

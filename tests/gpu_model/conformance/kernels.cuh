@@ -249,9 +249,24 @@ fp8_sdpa::Status launch_elementwise(const Buffers& buffers, const gpu::Queue& qu
   return gpu::launch<Kernel>(dim3(static_cast<unsigned>(blocks)), buffers, queue);
 }
 
+/// in: an unsigned per thread of the grid. out: the largest of all, and of every other; the number
+/// of threads, counted twice.
+struct AtomicMax : KernelBase<kAtomicThreads> {
+  GPU_FN static void run(const Buffers& p, Nothing&) {
+    const int thread = static_cast<int>(gpu::block_idx().x) * kAtomicThreads + gpu::thread_idx();
+    const std::uint32_t mine = static_cast<const std::uint32_t*>(p.in)[thread];
+    auto* out = static_cast<std::uint32_t*>(p.out);
+    gpu::atomic_max_relaxed(out, mine);
+    if (thread % 2 != 0) gpu::atomic_max_relaxed(out + 1, mine);
+    gpu::atomic_add_release(out + 2, 1);
+    gpu::atomic_add_relaxed(out + 3, 1);
+  }
+};
+
+/// The first `words` of out are zero then.
 template <class Kernel>
-fp8_sdpa::Status launch_atomic(const Buffers& buffers, const gpu::Queue& queue) {
-  const auto status = gpu::fill_zero(buffers.out, kAtomicTurns * sizeof(std::uint32_t), queue);
+fp8_sdpa::Status launch_atomic(const Buffers& buffers, int words, const gpu::Queue& queue) {
+  const auto status = gpu::fill_zero(buffers.out, words * sizeof(std::uint32_t), queue);
   if (!status.ok()) return status;
   return gpu::launch<Kernel>(dim3(kAtomicBlocks), buffers, queue);
 }
@@ -295,8 +310,9 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kShuffleXor: return gpu::launch<ShuffleXor>(dim3(1), b, q);
     case Primitive::kCpAsync: return gpu::launch<CpAsync>(dim3(1), b, q);
     case Primitive::kCpAsyncZfill: return gpu::launch<CpAsyncZfill>(dim3(1), b, q);
-    case Primitive::kAtomicAdd: return launch_atomic<AtomicAdd<false>>(b, q);
-    case Primitive::kAtomicCas: return launch_atomic<AtomicAdd<true>>(b, q);
+    case Primitive::kAtomicAdd: return launch_atomic<AtomicAdd<false>>(b, kAtomicTurns, q);
+    case Primitive::kAtomicCas: return launch_atomic<AtomicAdd<true>>(b, kAtomicTurns, q);
+    case Primitive::kAtomicMax: return launch_atomic<AtomicMax>(b, 4, q);
     case Primitive::kWaitForWord: return launch_wait<std::uint32_t>(b, q);
     case Primitive::kWaitForWideWord: return launch_wait<std::uint64_t>(b, q);
     case Primitive::kEarlyStart:
@@ -307,6 +323,7 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kE4M3x4ToHalf4: return launch_elementwise<E4M3x4ToHalf4>(b, q);
     case Primitive::kE5M2x4ToHalf4: return launch_elementwise<E5M2x4ToHalf4>(b, q);
     case Primitive::kFloat2ToE4M3x2: return launch_elementwise<Float2ToE4M3x2>(b, q);
+    case Primitive::kFloat2ToE5M2x2: return launch_elementwise<Float2ToE5M2x2>(b, q);
     case Primitive::kHalf4ToE4M3x4: return launch_elementwise<Half4ToE4M3x4>(b, q);
     case Primitive::kPrmt: return launch_elementwise<Prmt>(b, q);
     case Primitive::kHalfToFloat: return launch_elementwise<HalfToFloat>(b, q);
@@ -319,9 +336,11 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kLog2: return launch_elementwise<Log2>(b, q);
     case Primitive::kMaxNan: return launch_elementwise<MaxNan>(b, q);
     case Primitive::kFma: return launch_elementwise<Fma>(b, q);
+    case Primitive::kDivide: return launch_elementwise<Divide>(b, q);
     case Primitive::kFmaHalf2: return launch_elementwise<FmaHalf2>(b, q);
     case Primitive::kLdmatrix: return gpu::launch<Ldmatrix>(dim3(1), b, q);
-    case Primitive::kMmaHalf: return gpu::launch<MmaHalf>(dim3(1), b, q);
+    case Primitive::kMmaHalf: return gpu::launch<Mma16<gpu::Float16::kHalf>>(dim3(1), b, q);
+    case Primitive::kMmaBFloat16: return gpu::launch<Mma16<gpu::Float16::kBFloat16>>(dim3(1), b, q);
     case Primitive::kMmaFp8: return gpu::launch<MmaFp8>(dim3(1), b, q);
     case Primitive::kWmma: return gpu::launch<Wmma>(dim3(1), b, q);
     case Primitive::kPrint: return gpu::launch<Print>(dim3(1), b, q);

@@ -106,6 +106,17 @@ Case max_nan_case() {
 
 /// Multiples of 2^-12 below 2^12: products and their sums with a third are exact in double, so one
 /// conversion to float is the only rounding.
+/// Of normal numbers, with a normal quotient: subnormals are the device's own affair.
+Case divide_case() {
+  std::vector<float> in = {0.0F, 3.0F, -1.0F, kInfinity, 1.0F, 0.0F, kNan, 1.0F, 0.0F, 0.0F};
+  append(in, uniform(-1e3F, 1e3F, kRandomInputs, 8));
+  std::vector<float> expected;
+  for (std::size_t i = 0; i < in.size(); i += 2) {
+    expected.push_back(static_cast<float>(static_cast<double>(in[i]) / in[i + 1]));
+  }
+  return make_case("divide", Primitive::kDivide, in, expected, static_cast<int>(expected.size()));
+}
+
 Case fma_case() {
   gpu::host::Random random(7);
   std::vector<float> in;
@@ -198,6 +209,7 @@ void add_math_cases(std::vector<Case>& all) {
   all.push_back(exp2_case());
   all.push_back(log2_case());
   all.push_back(max_nan_case());
+  all.push_back(divide_case());
   all.push_back(fma_case());
   all.push_back(fma_half2_case());
 }

@@ -1,9 +1,11 @@
 // ldmatrix and mma: exact on bits and small integers, and within a tensor core's accumulation error
 // on real numbers. And the conversions and permutes that kernels feed them with.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "gpu/host/executor/random.hpp"
 #include "tests/gpu_model/conformance/case_builder.hpp"
@@ -134,37 +136,49 @@ std::vector<std::uint64_t> as_halves(const Format& format) {
   return halves;
 }
 
-/// The E4M3 code nearest to x: ties to even codes, 448 past the largest, NaN stays NaN.
-unsigned nearest_e4m3(float x) {
-  constexpr unsigned kNan = 0x7f;
-  constexpr unsigned kLargest = 0x7e;
-  if (std::isnan(x)) return kNan;
+/// The code nearest to x: ties to even codes, the largest finite one past it, NaN stays NaN.
+unsigned nearest_fp8(const Format& format, float x) {
+  const unsigned nan = 0x7f;
+  const unsigned largest = format.has_infinity ? 0x7b : 0x7e;
+  if (std::isnan(x)) return nan;
   const unsigned sign = std::signbit(x) ? 0x80 : 0;
-  const double magnitude = std::fabs(x);
+  const double magnitude = std::min<double>(std::fabs(x), decode(format, largest));
   unsigned best = 0;
-  for (unsigned code = 1; code <= kLargest; ++code) {
-    const double error = std::fabs(decode(kE4M3, code) - magnitude);
-    const double least = std::fabs(decode(kE4M3, best) - magnitude);
+  for (unsigned code = 1; code <= largest; ++code) {
+    const double error = std::fabs(decode(format, code) - magnitude);
+    const double least = std::fabs(decode(format, best) - magnitude);
     if (error < least || (error == least && code % 2 == 0)) best = code;
   }
   return sign | best;
 }
 
-/// Every E4M3 value, the midpoint to the next one and both of its neighbours; then far ends.
-std::vector<float> floats_around_e4m3() {
+/// Every finite FP8 value, the midpoint to the next one and both of its neighbours; then far ends.
+std::vector<float> floats_around(const Format& format) {
+  const unsigned largest = format.has_infinity ? 0x7b : 0x7e;
   std::vector<float> floats;
-  for (unsigned code = 0; code <= 0x7e; ++code) {
-    const auto x = static_cast<float>(decode(kE4M3, code));
-    const auto next = static_cast<float>(decode(kE4M3, code + 1 <= 0x7e ? code + 1 : code));
+  for (unsigned code = 0; code <= largest; ++code) {
+    const auto x = static_cast<float>(decode(format, code));
+    const auto next = static_cast<float>(decode(format, code + 1 <= largest ? code + 1 : code));
     const float middle = x + (next - x) / 2;
     floats.insert(floats.end(), {x, middle, std::nextafter(middle, 1e9F),
                                  std::nextafter(middle, -1e9F), -x, -middle});
   }
-  for (const float x : {464.0F, 480.0F, 1e30F, std::numeric_limits<float>::infinity(), 1e-30F}) {
+  for (const float x :
+       {464.0F, 480.0F, 6e4F, 7e4F, 1e30F, std::numeric_limits<float>::infinity(), 1e-30F}) {
     floats.insert(floats.end(), {x, -x});
   }
   floats.insert(floats.end(), {std::nanf(""), 1.0F});
   return floats;
+}
+
+Case float2_to_fp8x2_case(const char* name, Primitive primitive, const Format& format) {
+  const auto floats = floats_around(format);
+  std::vector<std::uint16_t> codes;
+  for (std::size_t i = 0; i < floats.size(); i += 2) {
+    codes.push_back(static_cast<std::uint16_t>(nearest_fp8(format, floats[i]) |
+                                               nearest_fp8(format, floats[i + 1]) << 8));
+  }
+  return make_case(name, primitive, floats, codes, static_cast<int>(codes.size()));
 }
 
 /// Of every half. Magnitudes go up, so that the nearest code does too.
@@ -206,14 +220,8 @@ void add_operand_cases(std::vector<Case>& all, gpu::host::Random& random) {
       make_case("e4m3x4_to_half4", Primitive::kE4M3x4ToHalf4, words, as_halves(kE4M3), count));
   all.push_back(
       make_case("e5m2x4_to_half4", Primitive::kE5M2x4ToHalf4, words, as_halves(kE5M2), count));
-  const auto floats = floats_around_e4m3();
-  std::vector<std::uint16_t> codes;
-  for (std::size_t i = 0; i < floats.size(); i += 2) {
-    codes.push_back(
-        static_cast<std::uint16_t>(nearest_e4m3(floats[i]) | nearest_e4m3(floats[i + 1]) << 8));
-  }
-  all.push_back(make_case("float2_to_e4m3x2", Primitive::kFloat2ToE4M3x2, floats, codes,
-                          static_cast<int>(codes.size())));
+  all.push_back(float2_to_fp8x2_case("float2_to_e4m3x2", Primitive::kFloat2ToE4M3x2, kE4M3));
+  all.push_back(float2_to_fp8x2_case("float2_to_e5m2x2", Primitive::kFloat2ToE5M2x2, kE5M2));
   all.push_back(half4_to_e4m3x4_case());
   std::vector<std::array<std::uint32_t, 3>> permutes;
   std::vector<std::uint32_t> permuted;
@@ -257,6 +265,12 @@ void add_mma_cases(std::vector<Case>& all) {
       kMmaHalfK, [&] { return nearest_half(real()); }, [&] { return static_cast<float>(real()); });
   all.push_back(make_case("mma_half_reals", Primitive::kMmaHalf, packed<std::uint16_t>(reals),
                           product(reals, kMmaHalfK, kHalf, kHalf), 0, Within{0, kHalfError},
+                          Within{0, kHalfError}));
+  const auto wide = operands(
+      kMmaHalfK, [&] { return nearest_bfloat16(static_cast<float>(real())); },
+      [&] { return static_cast<float>(real()); });
+  all.push_back(make_case("mma_bfloat16", Primitive::kMmaBFloat16, packed<std::uint16_t>(wide),
+                          product(wide, kMmaHalfK, kBFloat16, kBFloat16), 0, Within{0, kHalfError},
                           Within{0, kHalfError}));
   add_fp8_mma_cases(all, random);
   add_operand_cases(all, random);

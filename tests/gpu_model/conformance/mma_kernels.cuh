@@ -84,15 +84,20 @@ struct MmaOperands {
   }
 };
 
-/// in: MmaInput of halves. out: A B + C, row-major.
-struct MmaHalf : KernelBase<kLanes> {
+/// in: MmaInput of 16-bit elements. out: A B + C, row-major. (A type: a kernel is no template over
+/// values.)
+template <class Type>
+struct Mma16Of : KernelBase<kLanes> {
   GPU_FN static void run(const Buffers& p, Nothing&) {
     MmaOperands<std::uint16_t, kMmaHalfK> m(
         *static_cast<const MmaInput<std::uint16_t, kMmaHalfK>*>(p.in));
-    gpu::mma_m16n8k16(m.d, m.a, m.b);
+    gpu::mma_m16n8k16<Type::value>(m.d, m.a, m.b);
     m.write(static_cast<float*>(p.out));
   }
 };
+
+template <gpu::Float16 kType>
+using Mma16 = Mma16Of<std::integral_constant<gpu::Float16, kType>>;
 
 /// in: MmaInput of FP8 codes. out: A B + C, row-major, with A and B as E4M3 E4M3, E4M3 E5M2, E5M2
 /// E4M3, E5M2 E5M2.

@@ -101,6 +101,19 @@ Case atomic_case(const char* name, Primitive primitive) {
   return make_case(name, primitive, in, expected, 0);
 }
 
+/// The largest in the place of an even thread, above 2^31.
+Case atomic_max_case() {
+  std::vector<std::uint32_t> in;
+  for (const int value : numbers(kAtomicWarps * kLanes, 37)) {
+    in.push_back(static_cast<std::uint32_t>(value));
+  }
+  in[in.size() / 2 & ~std::size_t{1}] = 0xfffffff0U;
+  in[in.size() / 3 | 1U] = 0x80000005U;
+  const auto threads = static_cast<std::uint32_t>(in.size());
+  const std::vector<std::uint32_t> expected = {0xfffffff0U, 0x80000005U, threads, threads};
+  return make_case("atomic_max_relaxed", Primitive::kAtomicMax, in, expected, 0);
+}
+
 Case wait_for_word_case(const char* name, Primitive primitive, bool wide) {
   const auto in = numbers((kWordWarps - 1) * kLanes, 59);
   std::vector<std::uint32_t> expected(kWordSums + kLanes, 0);
@@ -155,6 +168,7 @@ void add_thread_cases(std::vector<Case>& all) {
   all.push_back(shuffle_xor_case());
   all.push_back(atomic_case("atomic_add_acq_rel", Primitive::kAtomicAdd));
   all.push_back(atomic_case("atomic_cas_acq_rel_if", Primitive::kAtomicCas));
+  all.push_back(atomic_max_case());
   all.push_back(wait_for_word_case("wait_for_word", Primitive::kWaitForWord, false));
   all.push_back(wait_for_word_case("wait_for_wide_word", Primitive::kWaitForWideWord, true));
   all.push_back(early_start_case());

@@ -228,7 +228,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadProblem{"OutputRowsOverlap", [](Problem& p) { p.o.stride_seq = 32; }, kInvalid,
                    "o.stride_seq is 32; output rows would overlap (at least 64 is needed)"},
         BadProblem{"OutputIsInput", [](Problem& p) { p.o.data = g_q; }, kInvalid,
-                   "o overlaps q; the output needs memory of its own"},
+                   "o overlaps q; it needs memory of its own"},
         BadProblem{"LseIsOutput", [](Problem& p) { p.lse = reinterpret_cast<float*>(g_o); },
                    kInvalid, "lse overlaps o; it needs memory of its own"},
         BadProblem{"NoDescale", [](Problem& p) { p.descales.k = nullptr; }, kInvalid,

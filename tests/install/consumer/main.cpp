@@ -1,10 +1,12 @@
 // A project of somebody else's that uses the installed library: quantises floats, plans a problem
 // on the host executor and runs it.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <fp8_sdpa/plan.hpp>
 #include <fp8_sdpa/quantise.hpp>
+#include <iterator>
 #include <vector>
 
 namespace {
@@ -24,18 +26,35 @@ fp8_sdpa::Tensor tensor_of(Storage<T>& storage, fp8_sdpa::Dtype dtype) {
   return {storage.elements, dtype, kSeq * kHeadDim, kSeq * kHeadDim, kHeadDim, 1};
 }
 
+int fail(const fp8_sdpa::Status& status) {
+  std::fprintf(stderr, "%s\n", status.message().c_str());
+  return 1;
+}
+
 }  // namespace
 
 int main() {
   static Storage<std::uint8_t> q, k, v;
   static Storage<std::uint16_t> o;
-  const std::vector<float> ones(kSeq * kHeadDim, 1.0F);
-  const auto quantised =
-      fp8_sdpa::reference::quantise(ones, 1, kSeq * kHeadDim, fp8_sdpa::Dtype::kE4M3);
+  static Storage<float> ones;
+  std::fill(std::begin(ones.elements), std::end(ones.elements), 1.0F);
+  float descales[3] = {};
+  int next = 0;
   for (auto* storage : {&q, &k, &v}) {
-    std::copy(quantised.codes.begin(), quantised.codes.end(), storage->elements);
+    fp8_sdpa::Quantisation quantisation;
+    quantisation.batch = quantisation.heads = 1;
+    quantisation.seq = kSeq;
+    quantisation.head_dim = kHeadDim;
+    quantisation.from = tensor_of(ones, fp8_sdpa::Dtype::kFloat);
+    quantisation.codes = tensor_of(*storage, fp8_sdpa::Dtype::kE4M3);
+    quantisation.descales = &descales[next++];
+    const auto plan = fp8_sdpa::plan(quantisation, fp8_sdpa::host_executor());
+    if (!plan.ok()) return fail(plan.status());
+    std::vector<std::max_align_t> workspace(plan->workspace_bytes() / sizeof(std::max_align_t) + 1);
+    if (const auto status = fp8_sdpa::quantise(*plan, workspace.data(), nullptr); !status.ok()) {
+      return fail(status);
+    }
   }
-  const float* descale = quantised.descales.data();
   fp8_sdpa::Problem problem;
   problem.batch = problem.heads_q = problem.heads_kv = 1;
   problem.seq_q = problem.seq_kv = kSeq;
@@ -44,18 +63,14 @@ int main() {
   problem.k = tensor_of(k, fp8_sdpa::Dtype::kE4M3);
   problem.v = tensor_of(v, fp8_sdpa::Dtype::kE4M3);
   problem.o = tensor_of(o, fp8_sdpa::Dtype::kHalf);
-  problem.descales = {descale, descale, descale};
+  problem.descales = {&descales[0], &descales[1], &descales[2]};
   problem.softmax_scale = 0.125F;
 
   const auto plan = fp8_sdpa::plan(problem, fp8_sdpa::host_executor());
-  if (!plan.ok()) {
-    std::fprintf(stderr, "%s\n", plan.status().message().c_str());
-    return 1;
-  }
+  if (!plan.ok()) return fail(plan.status());
   std::vector<std::max_align_t> workspace(plan->workspace_bytes() / sizeof(std::max_align_t) + 1);
   if (const auto status = fp8_sdpa::forward(*plan, workspace.data(), nullptr); !status.ok()) {
-    std::fprintf(stderr, "%s\n", status.message().c_str());
-    return 1;
+    return fail(status);
   }
   // Every value is 1, so any weighted mean of them is 1.
   for (const std::uint16_t element : o.elements) {

@@ -36,6 +36,7 @@ struct Multiply {
   const std::uint32_t* a;
   const std::uint32_t* b;
   Fp8Types types;
+  bool bfloat16 = false;
 };
 
 /// The 16-bit element of row `row` of matrix `matrix`.
@@ -88,13 +89,15 @@ struct Operands {
   alignas(32) float c[kRowsA][kColsB];
 };
 
-/// The elements of a register, neighbours along k: two halves or four FP8 codes.
+/// The elements of a register, neighbours along k: two halves, two bfloat16 or four FP8 codes.
 template <int kPerWord>
-std::array<float, kPerWord> unpack(std::uint32_t word, const CodeTable& values) {
+std::array<float, kPerWord> unpack(std::uint32_t word, bool bfloat16, const CodeTable& values) {
   std::array<float, kPerWord> out;
   for (int i = 0; i < kPerWord; ++i) {
     if constexpr (kPerWord == 2) {
-      out[i] = half_to_float(half_from_bits(static_cast<std::uint16_t>(word >> (16 * i))));
+      const auto bits = static_cast<std::uint16_t>(word >> (16 * i));
+      out[i] = bfloat16 ? std::bit_cast<float>(std::uint32_t{bits} << 16)
+                        : half_to_float(half_from_bits(bits));
     } else {
       out[i] = values[word >> (8 * i) & 0xffU];
     }
@@ -115,13 +118,13 @@ void gather(const Warp& warp, Operands<kDepth>& m) {
     const int g = lane / 4;
     const int t = lane % 4;
     for (int i = 0; i < 4; ++i) {
-      const auto row = unpack<kPerWord>(from.a[i], values_a);
+      const auto row = unpack<kPerWord>(from.a[i], first.bfloat16, values_a);
       for (int k = 0; k < kPerWord; ++k) {
         m.a[g + 8 * (i % 2)][i / 2 * (kDepth / 2) + kPerWord * t + k] = row[k];
       }
     }
     for (int i = 0; i < 2; ++i) {
-      const auto column = unpack<kPerWord>(from.b[i], values_b);
+      const auto column = unpack<kPerWord>(from.b[i], first.bfloat16, values_b);
       for (int k = 0; k < kPerWord; ++k) m.b[i * (kDepth / 2) + kPerWord * t + k][g] = column[k];
     }
     for (int i = 0; i < 4; ++i) m.c[g + 8 * (i / 2)][2 * t + i % 2] = from.d[i];
@@ -189,9 +192,9 @@ uint4 stmatrix_x4(const void* row, const std::uint32_t (&r)[4], const char* name
 }
 
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                  Location loc) {
+                  bool bfloat16, Location loc) {
   Fiber& me = current_fiber();
-  Multiply mine{.d = d, .a = a, .b = b, .types = {}};
+  Multiply mine{.d = d, .a = a, .b = b, .types = {}, .bfloat16 = bfloat16};
   me.block.collective(me, {.name = "mma_m16n8k16", .loc = loc}, multiply<16>, &mine);
 }
 

@@ -40,8 +40,9 @@ uint4 stmatrix_x4(const void* row, const std::uint32_t (&r)[4], const char* name
 /// Stored here, in the lane's own code, where sanitizers see it.
 inline void write_matrix_row(void* row, const uint4& value) { *static_cast<uint4*>(row) = value; }
 
+/// Of halves or, both operands, of bfloat16.
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                  Location loc);
+                  bool bfloat16, Location loc);
 void mma_m16n8k32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                   const Fp8Types& types, Location loc);
 

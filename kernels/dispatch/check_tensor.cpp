@@ -1,0 +1,107 @@
+#include "dispatch/check_tensor.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace fp8_sdpa::detail {
+namespace {
+
+constexpr std::array<const char*, 4> kStrideNames = {"stride_batch", "stride_head", "stride_seq",
+                                                     "stride_dim"};
+
+}  // namespace
+
+std::string field(const View& view, const char* member) {
+  return std::string(view.name) + "." + member;
+}
+
+Status check_strides(const View& view) {
+  const auto strides = view.strides();
+  const bool transposed =
+      view.may_be_transposed && view.tensor->stride_seq == 1 && view.tensor->stride_dim != 1;
+  const std::size_t unit = transposed ? 2 : 3;
+  for (std::size_t axis = 0; axis < strides.size(); ++axis) {
+    const std::int64_t stride = strides[axis];
+    if (axis == unit) {
+      if (stride == 1) continue;
+      return invalid_argument(field(view, kStrideNames[axis]) + " is " + std::to_string(stride) +
+                              "; head_dim must be contiguous (stride 1; a transposed v has "
+                              "stride_seq 1 instead)");
+    }
+    if (view.sizes[axis] == 1) continue;  // never used
+    const std::int64_t multiple = std::int64_t{kTensorAlignment} / size_of(view.tensor->dtype);
+    if (stride < 0 || stride % multiple != 0) {
+      return invalid_argument(field(view, kStrideNames[axis]) + " is " + std::to_string(stride) +
+                              " elements; it must be a non-negative multiple of 16 bytes (" +
+                              std::to_string(multiple) + " elements)");
+    }
+    if (stride > std::numeric_limits<std::int64_t>::max() / 8 / view.sizes[axis]) {
+      return invalid_argument(field(view, kStrideNames[axis]) + " is " + std::to_string(stride) +
+                              " elements; the tensor's extent does not fit 64 bits");
+    }
+  }
+  return {};
+}
+
+Status check_output_is_dense(const View& view) {
+  struct Axis {
+    std::int64_t stride, size;
+    const char* name;
+  };
+  std::array<Axis, 4> axes{};
+  const auto strides = view.strides();
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    axes[i] = {strides[i], view.sizes[i], kStrideNames[i]};
+  }
+  std::sort(axes.begin(), axes.end(),
+            [](const Axis& a, const Axis& b) { return a.stride < b.stride; });
+  std::int64_t extent = 1;
+  for (const Axis& axis : axes) {
+    if (axis.size == 1) continue;
+    if (axis.stride < extent) {
+      return invalid_argument(field(view, axis.name) + " is " + std::to_string(axis.stride) +
+                              "; output rows would overlap (at least " + std::to_string(extent) +
+                              " is needed)");
+    }
+    extent = axis.stride * (axis.size - 1) + extent;
+  }
+  return {};
+}
+
+Range bytes_of(const View& view) {
+  const auto strides = view.strides();
+  std::int64_t last = 0;
+  for (std::size_t axis = 0; axis < strides.size(); ++axis) {
+    if (view.sizes[axis] > 1) last += strides[axis] * (view.sizes[axis] - 1);
+  }
+  const auto begin = reinterpret_cast<std::uintptr_t>(view.tensor->data);
+  return {begin, begin + static_cast<std::uintptr_t>((last + 1) * size_of(view.tensor->dtype))};
+}
+
+Status check_pointer(const std::string& name, const void* pointer, std::uintptr_t alignment) {
+  if (pointer == nullptr) return invalid_argument(name + " is null");
+  if (reinterpret_cast<std::uintptr_t>(pointer) % alignment != 0) {
+    return invalid_argument(name + " is not aligned to " + std::to_string(alignment) + " bytes");
+  }
+  return {};
+}
+
+Status check_apart(std::span<const NamedRange> written, std::span<const NamedRange> read) {
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    for (const auto others : {written.first(i), read}) {
+      for (const NamedRange& other : others) {
+        if (!written[i].range.overlaps(other.range)) continue;
+        return invalid_argument(std::string(written[i].name) + " overlaps " + other.name +
+                                "; it needs memory of its own");
+      }
+    }
+  }
+  return {};
+}
+
+Range floats_of(const float* first, std::uintptr_t count) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(first);
+  return {begin, begin + sizeof(float) * count};
+}
+
+}  // namespace fp8_sdpa::detail

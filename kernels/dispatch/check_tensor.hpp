@@ -1,0 +1,59 @@
+// What every tensor is asked, of a problem or of what is quantised: by its description alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "fp8_sdpa/problem.hpp"
+#include "fp8_sdpa/status.hpp"
+
+namespace fp8_sdpa::detail {
+
+inline constexpr std::uintptr_t kTensorAlignment = 16;  ///< bytes: a vector load, a row of TMA
+
+/// A tensor under its name.
+struct View {
+  const char* name;
+  const Tensor* tensor;
+  std::array<std::int64_t, 4> sizes;  ///< batch, head, seq, dim
+  bool may_be_transposed = false;     ///< stride_seq 1 in place of stride_dim 1
+
+  std::array<std::int64_t, 4> strides() const {
+    return {tensor->stride_batch, tensor->stride_head, tensor->stride_seq, tensor->stride_dim};
+  }
+};
+
+/// "q.dtype".
+std::string field(const View& view, const char* member);
+
+/// kInvalidArgument where it is null or not aligned.
+Status check_pointer(const std::string& name, const void* pointer, std::uintptr_t alignment);
+
+/// kInvalidArgument for a stride that Tensor does not allow.
+Status check_strides(const View& view);
+
+/// The output's elements must be distinct: two rows at one address would be a race.
+Status check_output_is_dense(const View& view);
+
+/// Bytes of memory.
+struct Range {
+  std::uintptr_t begin, end;
+  bool overlaps(const Range& other) const { return begin < other.end && other.begin < end; }
+};
+struct NamedRange {
+  const char* name;
+  Range range;
+};
+
+/// Of a tensor's first element to its last. @pre check_strides()
+Range bytes_of(const View& view);
+
+/// kInvalidArgument where something that is written shares a byte with anything else.
+Status check_apart(std::span<const NamedRange> written, std::span<const NamedRange> read);
+
+/// `count` floats from `first` on. Unsigned: sizes that no memory has may wrap, not overflow.
+Range floats_of(const float* first, std::uintptr_t count);
+
+}  // namespace fp8_sdpa::detail

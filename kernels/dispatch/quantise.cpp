@@ -1,0 +1,148 @@
+#include "fp8_sdpa/quantise.hpp"
+
+#include <array>
+#include <climits>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "dispatch/check_tensor.hpp"
+#include "dispatch/compiled_archs.hpp"
+#include "quantise/params.hpp"
+
+namespace fp8_sdpa {
+namespace {
+
+using detail::NamedRange;
+using detail::View;
+
+Status check_sizes(const Quantisation& q) {
+  struct Size {
+    const char* name;
+    std::int64_t value;
+  };
+  for (const Size& size : {Size{"batch", q.batch}, Size{"heads", q.heads}, Size{"seq", q.seq}}) {
+    if (size.value >= 1) continue;
+    return invalid_argument(std::string(size.name) + " is " + std::to_string(size.value) +
+                            "; it must be at least 1");
+  }
+  if (q.head_dim != 64 && q.head_dim != 128 && q.head_dim != 256) {
+    return unsupported("head_dim is " + std::to_string(q.head_dim) +
+                       "; 64, 128 and 256 are served");
+  }
+  constexpr std::int64_t kMaxSeq = std::int64_t{1} << 30;
+  if (q.seq > kMaxSeq) {
+    return unsupported("seq is " + std::to_string(q.seq) + "; at most 2^30 is served");
+  }
+  const std::int64_t heads = std::int64_t{q.batch} * q.heads;
+  if (heads > INT_MAX / 8 || quantiser::tickets_of(q) > INT_MAX / 2) {
+    return unsupported("batch * heads * seq is " + std::to_string(q.batch) + " * " +
+                       std::to_string(q.heads) + " * " + std::to_string(q.seq) +
+                       "; some 2^35 is served");
+  }
+  return {};
+}
+
+Status check_dtypes(const Quantisation& q) {
+  const Dtype from = q.from.dtype;
+  if (from != Dtype::kBFloat16 && from != Dtype::kHalf && from != Dtype::kFloat) {
+    return invalid_argument(std::string("from.dtype is ") + name_of(from) +
+                            "; it must be bf16, half or float");
+  }
+  if (q.codes.dtype != Dtype::kE4M3 && q.codes.dtype != Dtype::kE5M2) {
+    return invalid_argument(std::string("codes.dtype is ") + name_of(q.codes.dtype) +
+                            "; it must be e4m3 or e5m2");
+  }
+  return {};
+}
+
+Status check_memory(const Quantisation& q) {
+  const std::array<std::int64_t, 4> sizes = {q.batch, q.heads, q.seq, q.head_dim};
+  const View from{"from", &q.from, sizes};
+  const View codes{"codes", &q.codes, sizes};
+  for (const View& view : {from, codes}) {
+    if (Status s = detail::check_pointer(detail::field(view, "data"), view.tensor->data,
+                                         detail::kTensorAlignment);
+        !s.ok()) {
+      return s;
+    }
+    if (Status s = detail::check_strides(view); !s.ok()) return s;
+  }
+  if (Status s = detail::check_output_is_dense(codes); !s.ok()) return s;
+  if (Status s = detail::check_pointer("descales", q.descales, alignof(float)); !s.ok()) return s;
+
+  const auto heads = static_cast<std::uintptr_t>(q.batch) * static_cast<std::uintptr_t>(q.heads);
+  std::array<NamedRange, 4> written = {
+      {{"codes", detail::bytes_of(codes)}, {"descales", detail::floats_of(q.descales, heads)}}};
+  std::size_t count = 2;
+  if (q.mean != nullptr) {
+    if (Status s = detail::check_pointer("mean", q.mean, alignof(float)); !s.ok()) return s;
+    const auto dim = static_cast<std::uintptr_t>(q.head_dim);
+    written[count++] = {"mean", detail::floats_of(q.mean, heads * dim)};
+  }
+  if (q.infinities != nullptr) {
+    if (Status s = detail::check_pointer("infinities", q.infinities, alignof(std::uint32_t));
+        !s.ok()) {
+      return s;
+    }
+    const auto begin = reinterpret_cast<std::uintptr_t>(q.infinities);
+    written[count++] = {"infinities", {begin, begin + sizeof(std::uint32_t)}};
+  }
+  const std::array<NamedRange, 1> read = {{{"from", detail::bytes_of(from)}}};
+  return detail::check_apart(std::span(written).first(count), read);
+}
+
+Status check_device(const Device& device) {
+  if (device.backend == Backend::kHost) {
+#if FP8_SDPA_HAS_HOST
+    return {};
+#else
+    return unsupported("this build has no host executor");
+#endif
+  }
+  if (device.sm_version < quantiser::kMinSmVersion) {
+    return unsupported("quantise needs sm_" + std::to_string(quantiser::kMinSmVersion) +
+                       " or newer; " + device.name + " is sm_" + std::to_string(device.sm_version));
+  }
+  const detail::CompiledArchs archs = detail::compiled_archs();
+  if (archs.code_for(device.sm_version) >= quantiser::kMinSmVersion) return {};
+  return unsupported("quantise was not compiled for sm_" + std::to_string(device.sm_version) +
+                     " (" + device.name + "): this build has device code for " +
+                     (archs.list.empty() ? "nothing" : std::string(archs.list)) +
+                     "; set SDPA_CUDA_ARCHS");
+}
+
+}  // namespace
+
+Result<QuantisePlan> plan(const Quantisation& quantisation, const Device& device) {
+  if (Status s = check_sizes(quantisation); !s.ok()) return s;
+  if (Status s = check_dtypes(quantisation); !s.ok()) return s;
+  if (Status s = check_memory(quantisation); !s.ok()) return s;
+  if (Status s = check_device(device); !s.ok()) return s;
+  QuantisePlan result;
+  result.quantisation_ = quantisation;
+  result.device_ = device;
+  result.workspace_bytes_ = quantiser::workspace_size(quantisation).all;
+  return result;
+}
+
+Status quantise(const QuantisePlan& plan, void* workspace, CUstream_st* stream) {
+  if (Status s = detail::check_pointer("workspace", workspace, QuantisePlan::kWorkspaceAlignment);
+      !s.ok()) {
+    return s;
+  }
+  const gpu::Queue queue{stream, plan.device().executor.get()};
+#if FP8_SDPA_HAS_DEVICE
+  if (plan.device().backend == Backend::kDevice) {
+    return quantiser::launch<Backend::kDevice>(plan.quantisation(), plan.device(), workspace,
+                                               queue);
+  }
+#endif
+#if FP8_SDPA_HAS_HOST
+  return quantiser::launch<Backend::kHost>(plan.quantisation(), plan.device(), workspace, queue);
+#else
+  return unsupported("this build has no code for " + plan.device().name);
+#endif
+}
+
+}  // namespace fp8_sdpa

@@ -1,0 +1,81 @@
+// From bf16, half or float tensors to the FP8 codes and descales that a Problem takes, on the
+// device: amax / the format's largest number as the descale of each (batch, head), as in "FP8
+// Formats for Deep Learning", arXiv 2209.05433, section 3. Two options change what is quantised and
+// leave O as it is: rotation of Q and K (QuaRot, arXiv 2404.00456; FlashAttention-3, arXiv
+// 2407.08608, section 3.3, "incoherent processing"), and smoothing of K (SageAttention, arXiv
+// 2410.02367, section 4.2).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/problem.hpp"
+#include "fp8_sdpa/status.hpp"
+
+struct CUstream_st;
+
+namespace fp8_sdpa {
+
+/// One tensor to quantise. Nothing here is owned; all memory is that of the device which runs it.
+struct Quantisation {
+  int batch = 0;  ///< sizes are 1 or more
+  int heads = 0;
+  std::int64_t seq = 0;  ///< at most 2^30
+  int head_dim = 0;      ///< 64, 128 or 256
+  Tensor from;           ///< (batch, heads, seq, head_dim), bf16, half or float; stride_dim 1
+  Tensor codes;          ///< (batch, heads, seq, head_dim), E4M3 or E5M2; stride_dim 1; written
+  /// (batch, heads), contiguous: from ~ code * descale; the code is x * (1 / descale), in fp32, to
+  /// the nearest, ties to even, and saturates. Written: amax over the finite values / the
+  /// largest finite code, 1 where that is below 2^-100; read where static_descales says so.
+  float* descales = nullptr;
+  /// The caller's descales are taken, each positive and at least 2^-100; what is larger than the
+  /// largest code saturates.
+  bool static_descales = false;
+  /// x diag(r) H / sqrt(head_dim) is quantised in place of x, with H the Hadamard matrix in natural
+  /// order and r of 1 and -1: bit i % 64 of splitmix64(seed + i / 64), set for -1. Q and K rotated
+  /// by one seed have the scores of Q and K; outliers of a channel are spread over all of them.
+  bool rotate = false;
+  std::uint64_t seed = 0;
+  /// The mean over seq, of which NaN and infinities count as 0, is subtracted from each channel,
+  /// after the rotation: for K. O stays as it is; each row's LSE is short of softmax_scale * q .
+  /// mean, in fp32, with the row's q as it was before its own quantisation (and after its own
+  /// rotation).
+  bool smooth = false;
+  float* mean = nullptr;  ///< optional (batch, heads, head_dim), contiguous: what was subtracted
+  /// Optional: what this adds the number of infinities in `from` to. They become the largest finite
+  /// code of their sign, or, where rotated, whatever sums with them are. NaN stays NaN.
+  std::uint32_t* infinities = nullptr;
+};
+
+/// A tensor to quantise, bound to a device. Cheap to copy; holds pointers into the caller's memory.
+class QuantisePlan {
+ public:
+  static constexpr std::size_t kWorkspaceAlignment = 16;
+
+  const Quantisation& quantisation() const { return quantisation_; }
+  const Device& device() const { return device_; }
+  /// Bytes of device memory that quantise() needs beside the tensors, aligned to
+  /// kWorkspaceAlignment.
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
+
+ private:
+  friend Result<QuantisePlan> plan(const Quantisation&, const Device&);
+  Quantisation quantisation_;
+  Device device_;
+  std::size_t workspace_bytes_ = 0;
+};
+
+/// Checks the quantisation and binds it. kInvalidArgument or kUnsupported, with the reason, before
+/// anything is launched. Tensors are as Tensor says, `codes` as O is; what is written is apart from
+/// everything else. The device is an sm_80 or newer, or the host executor.
+Result<QuantisePlan> plan(const Quantisation& quantisation, const Device& device);
+
+/// Launches the plan on `stream`: one kernel, which reads `from` from memory once (a second time
+/// from the L2 cache) and writes the codes. `workspace` has workspace_bytes(), whatever is in them;
+/// launches that may run at the same time need one each. Errors, streams and graphs: as of
+/// forward(const Plan&, ...). The same bits come out whenever it runs.
+Status quantise(const QuantisePlan& plan, void* workspace, CUstream_st* stream);
+
+}  // namespace fp8_sdpa

@@ -1,0 +1,154 @@
+// What plan() says of a quantisation that it declines.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+
+#include "fp8_sdpa/quantise.hpp"
+
+namespace fp8_sdpa {
+namespace {
+
+constexpr int kSeq = 32;
+constexpr int kHeads = 2;
+constexpr int kDim = 64;
+alignas(16) std::uint16_t g_from[2 * kHeads * kSeq * kDim];
+alignas(16) std::uint8_t g_codes[2 * kHeads * kSeq * kDim];
+alignas(16) float g_descales[2 * kHeads];
+alignas(16) float g_mean[2 * kHeads * kDim];
+std::uint32_t g_infinities;
+
+Quantisation good() {
+  Quantisation q;
+  q.batch = 2;
+  q.heads = kHeads;
+  q.seq = kSeq;
+  q.head_dim = kDim;
+  q.from = {g_from, Dtype::kBFloat16, kHeads * kSeq * kDim, kSeq * kDim, kDim, 1};
+  q.codes = {g_codes, Dtype::kE4M3, kHeads * kSeq * kDim, kSeq * kDim, kDim, 1};
+  q.descales = g_descales;
+  q.mean = g_mean;
+  q.infinities = &g_infinities;
+  return q;
+}
+
+struct Bad {
+  const char* name;
+  void (*change)(Quantisation&);
+  StatusCode code;
+  const char* says;
+};
+void PrintTo(const Bad& bad, std::ostream* os) { *os << bad.name; }
+
+class BadQuantisation : public testing::TestWithParam<Bad> {};
+
+TEST_P(BadQuantisation, IsDeclinedWithTheReason) {
+  Quantisation q = good();
+  GetParam().change(q);
+  const auto made = plan(q, host_executor());
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.status().code(), GetParam().code);
+  EXPECT_NE(made.status().message().find(GetParam().says), std::string::npos)
+      << made.status().message();
+}
+
+constexpr StatusCode kInvalid = StatusCode::kInvalidArgument;
+constexpr StatusCode kUnsupported = StatusCode::kUnsupported;
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadQuantisation,
+    testing::Values(
+        Bad{"NoBatch", [](Quantisation& q) { q.batch = 0; }, kInvalid, "batch is 0; it must be"},
+        Bad{"NoHeads", [](Quantisation& q) { q.heads = -1; }, kInvalid, "heads is -1"},
+        Bad{"NoRows", [](Quantisation& q) { q.seq = 0; }, kInvalid, "seq is 0"},
+        Bad{"Dim", [](Quantisation& q) { q.head_dim = 96; }, kUnsupported,
+            "head_dim is 96; 64, 128 and 256 are served"},
+        Bad{"Long", [](Quantisation& q) { q.seq = (std::int64_t{1} << 30) + 1; }, kUnsupported,
+            "seq is 1073741825; at most 2^30"},
+        Bad{"Large",
+            [](Quantisation& q) {
+              q.seq = std::int64_t{1} << 30;
+              q.heads = 1 << 10;
+            },
+            kUnsupported, "batch * heads * seq is 2 * 1024 * 1073741824"},
+        Bad{"ManyHeads", [](Quantisation& q) { q.batch = q.heads = 1 << 30; }, kUnsupported,
+            "batch * heads * seq is 1073741824"},
+        Bad{"FromFp8", [](Quantisation& q) { q.from.dtype = Dtype::kE5M2; }, kInvalid,
+            "from.dtype is e5m2; it must be bf16, half or float"},
+        Bad{"CodesAreHalf", [](Quantisation& q) { q.codes.dtype = Dtype::kHalf; }, kInvalid,
+            "codes.dtype is half; it must be e4m3 or e5m2"},
+        Bad{"FromNull", [](Quantisation& q) { q.from.data = nullptr; }, kInvalid,
+            "from.data is null"},
+        Bad{"FromMisaligned", [](Quantisation& q) { q.from.data = g_from + 4; }, kInvalid,
+            "from.data is not aligned to 16 bytes"},
+        Bad{"CodesMisaligned", [](Quantisation& q) { q.codes.data = g_codes + 8; }, kInvalid,
+            "codes.data is not aligned to 16 bytes"},
+        Bad{"FromStride", [](Quantisation& q) { q.from.stride_seq = 68; }, kInvalid,
+            "from.stride_seq is 68 elements"},
+        Bad{"FromsDim", [](Quantisation& q) { q.from.stride_dim = 32; }, kInvalid,
+            "from.stride_dim is 32; head_dim must be contiguous"},
+        Bad{"CodesOverlap", [](Quantisation& q) { q.codes.stride_head = 0; }, kInvalid,
+            "output rows would overlap"},
+        Bad{"NoDescales", [](Quantisation& q) { q.descales = nullptr; }, kInvalid,
+            "descales is null"},
+        Bad{"MeanMisaligned",
+            [](Quantisation& q) {
+              q.mean = reinterpret_cast<float*>(reinterpret_cast<char*>(g_mean) + 2);
+            },
+            kInvalid, "mean is not aligned to 4 bytes"},
+        Bad{"CountMisaligned",
+            [](Quantisation& q) {
+              q.infinities = reinterpret_cast<std::uint32_t*>(reinterpret_cast<char*>(g_mean) + 2);
+            },
+            kInvalid, "infinities is not aligned to 4 bytes"},
+        Bad{"CodesInFrom", [](Quantisation& q) { q.codes.data = g_from; }, kInvalid,
+            "codes overlaps from; it needs memory of its own"},
+        Bad{"DescalesInCodes",
+            [](Quantisation& q) { q.descales = reinterpret_cast<float*>(g_codes); }, kInvalid,
+            "descales overlaps codes"},
+        // The last of them alone.
+        Bad{"MeanInDescales", [](Quantisation& q) { q.descales = g_mean + 2 * kHeads * kDim - 1; },
+            kInvalid, "mean overlaps descales"},
+        Bad{"CountInMean",
+            [](Quantisation& q) {
+              q.infinities = reinterpret_cast<std::uint32_t*>(g_mean + 2 * kHeads * kDim - 1);
+            },
+            kInvalid, "infinities overlaps mean"}),
+    [](const testing::TestParamInfo<Bad>& info) { return std::string(info.param.name); });
+
+TEST(Quantisation, IsPlannedAndAsksForAWorkspace) {
+  Quantisation q = good();
+  const auto made = plan(q, host_executor());
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_GT(made->workspace_bytes(), 0U);
+  EXPECT_EQ(quantise(*made, nullptr, nullptr).message(), "workspace is null");
+  // Strides of axes of size 1 are not looked at, and inputs may be broadcast.
+  q.batch = 1;
+  q.from.stride_batch = q.codes.stride_batch = 7;
+  q.from.stride_head = 0;
+  q.mean = nullptr;
+  q.infinities = nullptr;
+  const auto odd = plan(q, host_executor());
+  EXPECT_TRUE(odd.ok()) << odd.status().message();
+}
+
+TEST(Quantisation, IsDeclinedByOldDevices) {
+  Device device = host_executor();
+  device.backend = Backend::kDevice;
+  device.name = "made-up";
+  device.sm_version = 75;
+  const auto made = plan(good(), device);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.status().message(), "quantise needs sm_80 or newer; made-up is sm_75");
+  device.sm_version = 80;
+#if FP8_SDPA_HAS_DEVICE
+  EXPECT_TRUE(plan(good(), device).ok());
+#else
+  EXPECT_NE(plan(good(), device).status().message().find("device code for nothing"),
+            std::string::npos);
+#endif
+}
+
+}  // namespace
+}  // namespace fp8_sdpa
