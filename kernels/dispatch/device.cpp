@@ -3,11 +3,8 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <utility>
 
-#if FP8_SDPA_HAS_DEVICE
-#include <cuda_runtime_api.h>
-#endif
+#include "dispatch/device_of.hpp"
 
 namespace fp8_sdpa {
 
@@ -25,41 +22,16 @@ Device host_executor() {
 }
 
 #if FP8_SDPA_HAS_DEVICE
-namespace {
-
-Status query(int* value, cudaDeviceAttr attribute, int index) {
-  const cudaError_t error = cudaDeviceGetAttribute(value, attribute, index);
-  if (error == cudaSuccess) return {};
-  return {StatusCode::kDeviceError,
-          std::string("cudaDeviceGetAttribute: ") + cudaGetErrorString(error)};
-}
-
-Result<Device> describe(int index) {
+Device detail::device_of(int index, const cudaDeviceProp& properties) {
   Device device;
   device.backend = Backend::kDevice;
   device.index = index;
-  int major = 0;
-  int minor = 0;
-  int shared = 0;
-  for (const auto& [value, attribute] :
-       {std::pair{&major, cudaDevAttrComputeCapabilityMajor},
-        std::pair{&minor, cudaDevAttrComputeCapabilityMinor},
-        std::pair{&device.sm_count, cudaDevAttrMultiProcessorCount},
-        std::pair{&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin}}) {
-    if (Status s = query(value, attribute, index); !s.ok()) return s;
-  }
-  device.sm_version = 10 * major + minor;
-  device.shared_memory_per_block = static_cast<std::size_t>(shared);
-  cudaDeviceProp properties{};
-  if (const cudaError_t error = cudaGetDeviceProperties(&properties, index); error != cudaSuccess) {
-    return Status{StatusCode::kDeviceError,
-                  std::string("cudaGetDeviceProperties: ") + cudaGetErrorString(error)};
-  }
+  device.sm_version = 10 * properties.major + properties.minor;
+  device.sm_count = properties.multiProcessorCount;
+  device.shared_memory_per_block = properties.sharedMemPerBlockOptin;
   device.name = properties.name;
   return device;
 }
-
-}  // namespace
 
 Result<Device> current_device() {
   int count = 0;
@@ -78,9 +50,12 @@ Result<Device> current_device() {
   static std::map<int, Device> known;
   const std::lock_guard lock(mutex);
   if (const auto found = known.find(index); found != known.end()) return found->second;
-  Result<Device> device = describe(index);
-  if (device.ok()) known.emplace(index, *device);
-  return device;
+  cudaDeviceProp properties{};
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, index); error != cudaSuccess) {
+    return Status{StatusCode::kDeviceError,
+                  std::string("cudaGetDeviceProperties: ") + cudaGetErrorString(error)};
+  }
+  return known.emplace(index, detail::device_of(index, properties)).first->second;
 }
 #else
 Result<Device> current_device() {

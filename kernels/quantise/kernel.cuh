@@ -6,12 +6,11 @@
 // ticket than every tile of the pass that makes it, and those wait for nobody with a later ticket:
 // however few blocks run at a time, one of them goes on.
 //
-//   pass   | of a tile                                      | by the block that comes last of a
-//   head
-//   -------|------------------------------------------------|---------------------------------------
-//   kMean  | column sums                                    | the mean, rotated
-//   kAmax  | largest finite magnitude (less the mean)       |
-//   kCodes | x (less the mean) times 1 / descale, in FP8    |
+//   pass   | of a tile                                    | of a head, by who comes last
+//   -------|----------------------------------------------|-----------------------------
+//   kMean  | column sums                                  | the mean, rotated
+//   kAmax  | largest finite magnitude (less the mean)     |
+//   kCodes | x (less the mean) times 1 / descale, in FP8  |
 //
 // Partial sums are added in the order of the tiles, whoever comes last: the same bits each time.
 #pragma once

@@ -43,7 +43,7 @@ struct Quantisation {
   /// mean, in fp32, with the row's q as it was before its own quantisation (and after its own
   /// rotation).
   bool smooth = false;
-  float* mean = nullptr;  ///< optional (batch, heads, head_dim), contiguous: what was subtracted
+  float* mean = nullptr;  ///< optional (batch, heads, head_dim), contiguous: written by smooth
   /// Optional: what this adds the number of infinities in `from` to. They become the largest finite
   /// code of their sign, or, where rotated, whatever sums with them are. NaN stays NaN.
   std::uint32_t* infinities = nullptr;
