@@ -57,7 +57,7 @@ if(EXISTS ${SDPA_GATES})
           # which other tests' lengths decide.
           continue()
         elseif(SDPA_GATES_SANITIZER STREQUAL "thread"
-               AND test MATCHES "Families\\.|Views|PlansMay|Hostile|Nothing|EveryLength|MoreKeys|BothFormats|FewKeys|CausalTiles")
+               AND test MATCHES "Families\\.|Views|PlansMay|Hostile|Nothing|EveryLength|MoreKeys|BothFormats|FewKeys|CausalTiles|Quantiser\\.(Gives|Finds|Takes|Reads|Has)|QuantisedAttention")
           # Nor do lengths, masks and formats decide who waits for whom.
           continue()
         endif()
