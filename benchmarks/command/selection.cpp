@@ -1,11 +1,13 @@
 #include "benchmarks/command/selection.hpp"
 
 #include <fnmatch.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -59,6 +61,26 @@ std::vector<std::string> names_of(std::span<const Variant> table) {
   return names;
 }
 
+std::string letters_of(std::string name) {
+  std::erase(name, '_');
+  return name;
+}
+
+/// Letters to put in, take out or change to make one of the other (Levenshtein's distance).
+std::size_t edits_between(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t k = 1; k <= b.size(); ++k) {
+      const std::size_t change = diagonal + (a[i - 1] != b[k - 1] ? 1 : 0);
+      diagonal = row[k];
+      row[k] = std::min({row[k - 1] + 1, row[k] + 1, change});
+    }
+  }
+  return row.back();
+}
+
 }  // namespace
 
 Environment process_environment() {
@@ -76,6 +98,30 @@ std::vector<std::string> split_list(std::string_view text) {
     }
   }
   return parts;
+}
+
+std::vector<std::string> environment_names() {
+  std::vector<std::string> names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    names.emplace_back(text.substr(0, text.find('=')));
+  }
+  return names;
+}
+
+Status check_toggle_names(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (!name.starts_with("USE_")) continue;
+    for (const ToggleName& toggle : kToggleNames) {
+      const std::string right = toggle.variable;
+      const bool is_one = std::any_of(kToggleNames.begin(), kToggleNames.end(),
+                                      [&](const ToggleName& t) { return name == t.variable; });
+      if (is_one || edits_between(letters_of(name), letters_of(right)) > 2) continue;
+      return invalid_argument("environment variable " + one_line(name) +
+                              ": no such toggle, expected " + right);
+    }
+  }
+  return {};
 }
 
 Result<Toggles> default_toggles(const Toggles& base, const Environment& environment) {

@@ -20,6 +20,14 @@ using Environment = std::function<const char*(const char*)>;
 /// The process's environment.
 Environment process_environment();
 
+/// The names of all of the process's environment variables.
+std::vector<std::string> environment_names();
+
+/// kInvalidArgument for a name that begins with USE_ and is at most two letters, or any number of
+/// underscores, from a toggle's without being one: whoever misspells a toggle would be given
+/// another variant. Other programs' USE_* are nobody's business here.
+Status check_toggle_names(const std::vector<std::string>& names);
+
 /// Parts of "a,b,c", in order and without duplicates; empty parts are dropped.
 std::vector<std::string> split_list(std::string_view text);
 

@@ -58,6 +58,7 @@ Result<int> run_tool(int argc, char** argv) {
     return kExitPass;
   }
   if (Status s = check_sources(process_environment()); !s.ok()) return s;
+  if (Status s = check_toggle_names(environment_names()); !s.ok()) return s;
   auto request = [&] {
     const Phase phase(kPhaseLoadConfig);
     return resolve(*options, current_device(), process_environment());

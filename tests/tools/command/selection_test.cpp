@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "benchmarks/command/device_choice.hpp"
@@ -124,6 +126,21 @@ class ConfigSelection : public testing::Test {
   }
   reference::Config config;
 };
+
+TEST(ToggleNames, AreNotMisspelt) {
+  EXPECT_TRUE(check_toggle_names({"PATH", "USER", "USE_CP_ASYNC", "USE_KV_LUT", "USE_CUDA",
+                                  "USE_TF", "USE_MKLDNN", "USE_"})
+                  .ok());
+  for (const auto& [name, right] : {std::pair{"USE_CPASYNC", "USE_CP_ASYNC"},
+                                    {"USE_WMMA_VP", "USE_WMMA_PV"},
+                                    {"USE_WRAP_SPEC", "USE_WARP_SPEC"},
+                                    {"USE_KVLUTS", "USE_KV_LUT"}}) {
+    EXPECT_EQ(check_toggle_names({name}).message(),
+              "environment variable " + std::string(name) + ": no such toggle, expected " + right);
+  }
+  const auto here = environment_names();
+  EXPECT_NE(std::find(here.begin(), here.end(), "PATH"), here.end());
+}
 
 TEST_F(ConfigSelection, PicksShapes) {
   EXPECT_EQ(names(select_shapes({"batch2", "small"}, config)), "small batch2 ");
