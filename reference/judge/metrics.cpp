@@ -46,7 +46,7 @@ struct Sums {
 };
 
 /// The sizes that elements are counted by.
-struct Extent {
+struct Sizes {
   std::int64_t batch, heads, rows, dims;
 };
 
@@ -60,7 +60,7 @@ Metrics worst_of_all() {
 }
 
 /// Errors of one (batch, head), added to `metrics`; `worst` gets its worst element.
-Sums compare_head(const float* got, const float* want, const Extent& extent, std::int64_t place,
+Sums compare_head(const float* got, const float* want, const Sizes& extent, std::int64_t place,
                   double bad_threshold, Metrics& metrics, std::int64_t& bad, Element& worst) {
   constexpr double kRelativeFloor = 1e-3;
   Sums sums;
@@ -89,7 +89,7 @@ Sums compare_head(const float* got, const float* want, const Extent& extent, std
 }
 
 Metrics compare_extent(const std::vector<float>& got, const std::vector<float>& want,
-                       const Extent& extent, double bad_threshold) {
+                       const Sizes& extent, double bad_threshold) {
   const std::int64_t per_head = extent.rows * extent.dims;
   const std::int64_t count = extent.batch * extent.heads * per_head;
   if (count < 1 || static_cast<std::int64_t>(got.size()) != count ||

@@ -217,8 +217,14 @@ Catalogue read_catalogue(const fs::path& folder, const fs::path& kernels) {
   Catalogue catalogue;
   const nlohmann::json root = nlohmann::json::parse(read_text(families));
   for (const auto& [name, entry] : root.at("families").items()) {
-    catalogue.families[name] = {entry.at("roots"), entry.at("defines"), entry.at("launch"),
-                                entry.value("kernels", std::vector<std::string>())};
+    FaultFamily& family = catalogue.families[name];
+    family.roots = entry.at("roots").get<std::vector<std::string>>();
+    family.defines = entry.at("defines");
+    family.launch = entry.at("launch");
+    family.kernels = entry.value("kernels", std::vector<std::string>());
+    family.parameters = entry.value("parameters", family.parameters);
+    family.arguments = entry.value("arguments", family.arguments);
+    family.gates = entry.value("gates", "*" + name + "*");
   }
   std::set<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -272,16 +278,17 @@ void write_translation_units(const Catalogue& catalogue, const fs::path& kernels
   std::ptrdiff_t count = 0;
   for (const Fault& fault : catalogue.faults) {
     if (!is_judged(fault)) continue;
-    std::string launch = catalogue.families.at(fault.family).launch;
+    const FaultFamily& family = catalogue.families.at(fault.family);
+    std::string launch = family.launch;
     replace_all(&launch, "@KERNEL@", fault.kernel);
     const std::string scope = scope_of(fault);
-    const std::string signature = "fp8_sdpa::Status launch_" + scope +
-                                  "(const fp8_sdpa::Problem& problem, const gpu::Queue& queue)";
+    const std::string signature =
+        "fp8_sdpa::Status launch_" + scope + "(" + family.parameters + ")";
     std::string& unit = units[static_cast<std::size_t>(count++ * shards / total)];
     if (fault.judge == Judge::kCompiler) continue;
     unit += "#line 1 \"" + fault.name + "\"\n" + flatten(catalogue, fault, kernels) + signature +
             " {\n  using namespace fp8_sdpa::" + scope + ";\n  return fp8_sdpa::" + scope +
-            "::" + launch + "(problem, queue);\n}\n";
+            "::" + launch + "(" + family.arguments + ");\n}\n";
     declarations += signature + ";\n";
     rows += "    {\"" + fault.name + "\", \"" + fault.kernel + "\", launch_" + scope + "},\n";
   }

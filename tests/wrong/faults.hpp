@@ -44,6 +44,11 @@ struct FaultFamily {
   std::string launch;              ///< the launch function; @KERNEL@ stands for the kernel's tag
   std::vector<std::string>
       kernels;  ///< that between them hold every line: what is erased is tried as
+  /// Of the launch function: WrongKernel::Launch's, or what the family says.
+  std::string parameters = "const fp8_sdpa::Problem& problem, const gpu::Queue& queue";
+  std::string arguments = "problem, queue";
+  std::string gates;  ///< those that run its kernels, as a filter of GoogleTest: by its name, or
+                      ///< what the family says
 };
 
 struct Catalogue {

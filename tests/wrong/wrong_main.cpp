@@ -31,6 +31,7 @@
 #include "tests/wrong/faults.hpp"
 #include "tests/wrong/kill_matrix.hpp"
 #include "tests/wrong/model_faults.hpp"
+#include "tests/wrong/quantise_trials.hpp"
 #include "tests/wrong/wrong_kernels.hpp"
 
 namespace fp8_sdpa::wrong {
@@ -107,6 +108,11 @@ Outcome with_races(Outcome outcome) {
 }
 
 Outcome try_kernel(std::string_view kernel, Extent extent) {
+  if (is_quantiser(kernel)) {
+    Outcome outcome;
+    try_quantiser(kernel, reference::quantise_now, extent, outcome);
+    return with_races(std::move(outcome));
+  }
   detail::VariantImpl impl{};
   return with_races(try_variants({variant_of(kernel, &impl)}, trials(), extent));
 }
@@ -114,11 +120,17 @@ Outcome try_kernel(std::string_view kernel, Extent extent) {
 Outcome try_wrong_kernels(const std::vector<WrongKernel>& kernels, Extent extent) {
   std::vector<detail::VariantImpl> impls(kernels.size());
   std::vector<Variant> variants;
+  Outcome outcome;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (kernels[i].quantise != nullptr) {
+      try_quantiser(kernels[i].kernel, kernels[i].quantise, extent, outcome);
+      continue;
+    }
     variants.push_back(variant_of(kernels[i].kernel, &impls[i]));
     impls[i].host = {.launch = kernels[i].launch};
   }
-  return with_races(try_variants(variants, trials(), extent));
+  if (!variants.empty()) outcome = try_variants(variants, trials(), extent);
+  return with_races(std::move(outcome));
 }
 
 Row row_of(const Fault& fault) {

@@ -151,7 +151,7 @@ void try_kernels(const std::vector<Judged*>& mutants, const fs::path& build, con
 std::string filter_of(const Catalogue& catalogue, const fs::path& file) {
   std::string filter;
   for (const std::string& family : families_of(catalogue, file, kKernels)) {
-    filter += (filter.empty() ? "*" : ":*") + family + "*";
+    filter += (filter.empty() ? "" : ":") + catalogue.families.at(family).gates;
   }
   return filter.empty() ? "*" : filter + ":Hostile*:DeviceText*";
 }
@@ -205,6 +205,7 @@ int judge_all(const std::map<std::string, std::string>& options) {
        draw(kKernels, files_of(catalogue, glob), seed, std::stoul(options.at("--count")))) {
     all.push_back({std::move(mutant), Fate::kLives, "", ""});
   }
+  Workshop workshop(kSource, kBuild, kBuild / kRoom);
   double before = 0.0;
   if (!options.at("--again").empty()) {
     before = take_over(options.at("--again"), all);
@@ -229,7 +230,6 @@ int judge_all(const std::map<std::string, std::string>& options) {
   std::printf("%zu mutants, %zu of kernels; %zu left after %.0f s\n", all.size(), kernels.size(),
               left.size(), seconds());
   std::fflush(stdout);
-  Workshop workshop(kSource, kBuild, kBuild / kRoom);
   on_all_cores(left.size(),
                [&](std::size_t i) { try_tests(catalogue, workshop, nullptr, *left[i]); });
   std::erase_if(left, [](const Judged* judged) { return judged->fate != Fate::kLives; });

@@ -77,6 +77,7 @@ Workshop::Workshop(fs::path source, fs::path build, fs::path work, std::string f
         "cd " + quote(entry.at("directory")) + " && " +
         std::regex_replace(entry.at("command").get<std::string>(), kOutput, "");
   }
+  compile_command(source_ / "kernels/dispatch/plan.cpp", "", "o");  // or throws
 }
 
 std::vector<fs::path> Workshop::units_of(const fs::path& file, Which which) const {

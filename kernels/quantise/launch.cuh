@@ -1,0 +1,42 @@
+// Launches the quantiser's kernel, for one backend.
+#pragma once
+
+#include <algorithm>
+
+#include "quantise/kernel.cuh"
+
+namespace fp8_sdpa::quantiser {
+
+template <Dtype kFrom, int kDim>
+Status launch_kernel(const Quantisation& q, const Device& device, void* workspace,
+                     const gpu::Queue& queue) {
+  using K = Kernel<kFrom, kDim>;
+  const Params params = make_params(q, workspace);
+  if (Status s = gpu::fill_zero(workspace, workspace_size(q).zeroed, queue); !s.ok()) return s;
+  const std::int64_t resident = std::int64_t{device.sm_count} * K::kMinBlocks;
+  const std::int64_t blocks = std::min(tickets_of(q), resident);
+  return gpu::launch<K>(dim3(static_cast<unsigned>(blocks)), params, queue);
+}
+
+template <int kDim>
+Status launch_dim(const Quantisation& q, const Device& device, void* workspace,
+                  const gpu::Queue& queue) {
+  switch (q.from.dtype) {
+    case Dtype::kHalf: return launch_kernel<Dtype::kHalf, kDim>(q, device, workspace, queue);
+    case Dtype::kBFloat16:
+      return launch_kernel<Dtype::kBFloat16, kDim>(q, device, workspace, queue);
+    default: return launch_kernel<Dtype::kFloat, kDim>(q, device, workspace, queue);
+  }
+}
+
+template <Backend kBackend>
+Status launch(const Quantisation& q, const Device& device, void* workspace,
+              const gpu::Queue& queue) {
+  switch (q.head_dim) {
+    case 64: return launch_dim<64>(q, device, workspace, queue);
+    case 128: return launch_dim<128>(q, device, workspace, queue);
+    default: return launch_dim<256>(q, device, workspace, queue);
+  }
+}
+
+}  // namespace fp8_sdpa::quantiser
