@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "dispatch/check_tensor.hpp"
 #include "dispatch/compiled_archs.hpp"
@@ -25,6 +26,13 @@ Status check_sizes(const Quantisation& q) {
     if (size.value >= 1) continue;
     return invalid_argument(std::string(size.name) + " is " + std::to_string(size.value) +
                             "; it must be at least 1");
+  }
+  if (q.dots == nullptr && q.dot_with != nullptr) {
+    return invalid_argument("dot_with is given and dots is null; both or none");
+  }
+  if (q.dots != nullptr && (q.dot_group < 1 || q.heads % q.dot_group != 0)) {
+    return invalid_argument("dot_group is " + std::to_string(q.dot_group) +
+                            "; it must divide heads, which is " + std::to_string(q.heads));
   }
   if (q.head_dim != 64 && q.head_dim != 128 && q.head_dim != 256) {
     return unsupported("head_dim is " + std::to_string(q.head_dim) +
@@ -72,7 +80,7 @@ Status check_memory(const Quantisation& q) {
   if (Status s = detail::check_pointer("descales", q.descales, alignof(float)); !s.ok()) return s;
 
   const auto heads = static_cast<std::uintptr_t>(q.batch) * static_cast<std::uintptr_t>(q.heads);
-  std::array<NamedRange, 4> written = {
+  std::array<NamedRange, 5> written = {
       {{"codes", detail::bytes_of(codes)}, {"descales", detail::floats_of(q.descales, heads)}}};
   std::size_t count = 2;
   if (q.mean != nullptr) {
@@ -88,7 +96,19 @@ Status check_memory(const Quantisation& q) {
     const auto begin = reinterpret_cast<std::uintptr_t>(q.infinities);
     written[count++] = {"infinities", {begin, begin + sizeof(std::uint32_t)}};
   }
-  const std::array<NamedRange, 1> read = {{{"from", detail::bytes_of(from)}}};
+  std::array<NamedRange, 2> read = {{{"from", detail::bytes_of(from)}}};
+  if (q.dots == nullptr) {
+    return detail::check_apart(std::span(written).first(count), std::span(read).first(1));
+  }
+  for (const auto& [name, pointer] :
+       {std::pair{"dots", static_cast<const float*>(q.dots)}, std::pair{"dot_with", q.dot_with}}) {
+    if (Status s = detail::check_pointer(name, pointer, alignof(float)); !s.ok()) return s;
+  }
+  const auto dim = static_cast<std::uintptr_t>(q.head_dim);
+  const auto group = static_cast<std::uintptr_t>(q.dot_group);
+  written[count++] = {"dots",
+                      detail::floats_of(q.dots, heads * static_cast<std::uintptr_t>(q.seq))};
+  read[1] = {"dot_with", detail::floats_of(q.dot_with, heads / group * dim)};
   return detail::check_apart(std::span(written).first(count), read);
 }
 

@@ -102,7 +102,7 @@ struct Kernel {
     float sums[kVector] = {};
 #pragma unroll
     for (int row = 0; row < kTileRows; row += kSumRows) {
-      uint4 vector = make_uint4(0, 0, 0, 0);
+      uint4 vector = {};
       if (first + row < p.seq) {
         vector = *reinterpret_cast<const uint4*>(head + (first + row) * p.from_strides.seq +
                                                  thread % kLanes * kVector);
@@ -244,6 +244,31 @@ struct Kernel {
     }
   }
 
+  /// The dot product of each row with its group's vector: of a lane's columns, then of the quad.
+  GPU_FN static void write_dots(const Params& p, const Task& task, const Rows<kDim, kRows>& rows) {
+    const float* const with = p.dot_with + std::int64_t{task.head / p.dot_group} * kDim;
+    float sum[kRows] = {};
+#pragma unroll
+    for (int part = 0; part < kParts<kDim>; ++part) {
+#pragma unroll
+      for (int c = 0; c < 8; ++c) {
+        const float w = with[first_column(part) + c];
+#pragma unroll
+        for (int nth = 0; nth < kRows; ++nth)
+          sum[nth] = gpu::fma(rows.x[nth][part][c], w, sum[nth]);
+      }
+    }
+#pragma unroll
+    for (int nth = 0; nth < kRows; ++nth) {
+      sum[nth] += gpu::shfl_xor(sum[nth], 1);
+      sum[nth] += gpu::shfl_xor(sum[nth], 2);
+      const int row = task.warp_row() + row_in_warp(nth);
+      if (gpu::lane_idx() % 4 == 0 && row < p.seq) {
+        p.dots[std::int64_t{task.head} * p.seq + row] = sum[nth];
+      }
+    }
+  }
+
   GPU_FN static void count(const Params& p, int infinities) {
 #pragma unroll
     for (int mask = gpu::kWarpSize / 2; mask > 0; mask /= 2) {
@@ -272,6 +297,7 @@ struct Kernel {
     } else {
       source.values(rows);
     }
+    if (pass == Pass::kCodes && p.dots != nullptr) write_dots(p, task, rows);
     if (p.smooth) subtract_mean(p, task, rows);
     if (pass == Pass::kAmax) {
       find_amax(p, task, rows, shared.amax[turn]);

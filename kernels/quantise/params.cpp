@@ -80,6 +80,9 @@ Params make_params(const Quantisation& q, void* workspace) {
   p.tile_sums = reinterpret_cast<float*>(p.amax + words.amax);
   p.mean = q.mean != nullptr ? q.mean : p.tile_sums + words.tile_sums;
   p.infinities = q.infinities;
+  p.dot_with = q.dot_with;
+  p.dots = q.dots;
+  p.dot_group = q.dot_group;
   p.seq = static_cast<int>(q.seq);
   p.heads = q.heads;
   p.all_heads = q.batch * q.heads;

@@ -46,6 +46,9 @@ struct Params {
   std::uint32_t* tiles_done;
   std::uint32_t* amax;        ///< bits of a float
   std::uint32_t* infinities;  ///< or null
+  const float* dot_with;      ///< head_dim each of dot_group heads, or null
+  float* dots;                ///< seq each
+  int dot_group;
   int seq;
   int heads;      ///< of a batch
   int all_heads;  ///< batch * heads
@@ -76,5 +79,10 @@ WorkspaceSize workspace_size(const Quantisation& quantisation);
 template <Backend kBackend>
 Status launch(const Quantisation& quantisation, const Device& device, void* workspace,
               const gpu::Queue& queue);
+
+/// lse[i] += scale * dots[i]. Likewise.
+template <Backend kBackend>
+Status add_to_lse(float* lse, const float* dots, float scale, std::int64_t rows,
+                  const gpu::Queue& queue);
 
 }  // namespace fp8_sdpa::quantiser

@@ -156,7 +156,7 @@ GPU_FN void load(const Params& p, const Element* head, int warp_row, const Take&
     for (int part = 0; part < kParts<kDim>; ++part) {
 #pragma unroll
       for (int i = 0; i < 8 / kVector; ++i) {
-        uint4 vector = make_uint4(0, 0, 0, 0);
+        uint4 vector = {};
         if (there) {
           vector = *reinterpret_cast<const uint4*>(from + first_column(part) + i * kVector);
         }

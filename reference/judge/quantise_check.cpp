@@ -40,11 +40,25 @@ std::vector<std::uint8_t> memory_of(const QuantiserCase& request,
   return bytes;
 }
 
+/// The vectors that rows are multiplied with, (heads / dot_group, head_dim).
+std::vector<float> dot_vectors(const QuantiserCase& request) {
+  if (request.dot_group == 0) return {};
+  const PhiloxStream stream(43, request.seed);
+  std::vector<float> vectors(request.all_heads() / static_cast<std::size_t>(request.dot_group) *
+                             static_cast<std::size_t>(request.head_dim));
+  for (std::size_t i = 0; i < vectors.size(); ++i) {
+    vectors[i] = normal_from_word(stream.word(i), 0.0, 1.0);
+  }
+  return vectors;
+}
+
 /// What is to be quantised, after the transformations, and how far fp32 may be from it.
 struct Transformed {
   std::vector<double> values;
   std::vector<double> slack;
   std::vector<double> mean;
+  std::vector<double> dots;
+  std::vector<double> dot_slack;
 };
 
 Transformed transform(const QuantiserCase& request, const std::vector<float>& from) {
@@ -63,6 +77,21 @@ Transformed transform(const QuantiserCase& request, const std::vector<float>& fr
       std::fill_n(result.slack.begin() + static_cast<std::ptrdiff_t>(row), dim, slack);
     }
     result.values = rotate(result.values, request.head_dim, request.seed);
+  }
+  const std::vector<float> vectors = dot_vectors(request);
+  const std::size_t rows = from.size() / dim;
+  for (std::size_t row = 0; !vectors.empty() && row < rows; ++row) {
+    const std::size_t head = row / (rows / request.all_heads());
+    const float* const with = &vectors[head / static_cast<std::size_t>(request.dot_group) * dim];
+    double dot = 0.0;
+    double slack = 0.0;
+    for (std::size_t c = 0; c < dim; ++c) {
+      const double x = result.values[row * dim + c];
+      dot += x * with[c];
+      slack += (result.slack[row * dim + c] + 0x1p-20 * std::fabs(x)) * std::fabs(with[c]);
+    }
+    result.dots.push_back(dot);
+    result.dot_slack.push_back(slack);
   }
   if (!request.smooth) return result;
   const auto heads = static_cast<std::int64_t>(request.all_heads());
@@ -170,6 +199,11 @@ Result<Quantised> run_quantiser(const QuantiserCase& request, const std::vector<
       buffer(heads * sizeof(float), fixed ? request.static_descales.data() : nullptr, "descales");
   const auto mean = buffer(mean_size * sizeof(float), nullptr, "mean");
   const auto infinities = buffer(sizeof kCountBefore, &kCountBefore, "infinities");
+  const std::vector<float> vectors = dot_vectors(request);
+  const std::size_t rows = heads * static_cast<std::size_t>(request.seq);
+  const auto dots = buffer(rows * sizeof(float), nullptr, "dots");
+  const auto dot_with = buffer(std::max<std::size_t>(1, vectors.size()) * sizeof(float),
+                               vectors.empty() ? nullptr : vectors.data(), "dot_with");
   if (!problem.ok()) return problem;
 
   Quantisation q;
@@ -187,6 +221,11 @@ Result<Quantised> run_quantiser(const QuantiserCase& request, const std::vector<
   q.smooth = request.smooth;
   if (request.keeps_mean) q.mean = static_cast<float*>(mean->data());
   if (request.counts) q.infinities = static_cast<std::uint32_t*>(infinities->data());
+  if (!vectors.empty()) {
+    q.dot_with = static_cast<const float*>(dot_with->data());
+    q.dots = static_cast<float*>(dots->data());
+    q.dot_group = request.dot_group;
+  }
   const auto made = plan(q, device);
   if (!made.ok()) return made.status();
   const auto workspace = buffer(made->workspace_bytes(), nullptr, "workspace");
@@ -196,16 +235,19 @@ Result<Quantised> run_quantiser(const QuantiserCase& request, const std::vector<
   std::vector<std::uint8_t> code_memory(out.elements());
   outcome.descales.resize(heads);
   outcome.mean.resize(mean_size);
+  outcome.dots.resize(rows);
   // One after the other: an initialiser list evaluates them in this order.
   for (const Status& status :
        {quantiser(*made, workspace->data()), synchronise(device),
         codes->download(code_memory.data()), descales->download(outcome.descales.data()),
-        mean->download(outcome.mean.data()), infinities->download(&outcome.infinities)}) {
+        mean->download(outcome.mean.data()), dots->download(outcome.dots.data()),
+        infinities->download(&outcome.infinities)}) {
     if (!status.ok()) return status;
   }
   std::int64_t changed = 0;
   std::string where;
-  for (const auto* one : {&from, &codes, &descales, &mean, &infinities, &workspace}) {
+  for (const auto* one :
+       {&from, &codes, &descales, &mean, &infinities, &dots, &dot_with, &workspace}) {
     const auto bytes = (*one)->changed_guard_bytes();
     if (!bytes.ok()) return bytes.status();
     changed += *bytes;
@@ -221,6 +263,7 @@ Result<Quantised> run_quantiser(const QuantiserCase& request, const std::vector<
   outcome.codes = out.gather(code_memory);
   outcome.infinities -= kCountBefore;
   if (!request.smooth || !request.keeps_mean) outcome.mean.clear();
+  if (vectors.empty()) outcome.dots.clear();
   return outcome;
 }
 
@@ -229,12 +272,18 @@ std::vector<GateResult> judge_quantised(const QuantiserCase& request,
                                         const Quantised& outcome) {
   Worst descales("descales", 1.0);
   Worst means("mean", 1.0);
+  Worst dots("dots", 1.0);
   Worst codes("codes", 0.0);
   const std::size_t per_head = values.size() / request.all_heads();
   const Transformed want = transform(request, values);
   const bool plain = !request.rotate && !request.smooth;
   const auto dim = static_cast<std::size_t>(request.head_dim);
   const double largest = max_finite(request.to);
+  for (std::size_t row = 0; row < want.dots.size(); ++row) {
+    if (std::isnan(want.dots[row]) && std::isnan(outcome.dots[row])) continue;
+    if (want.dots[row] == outcome.dots[row]) continue;  // infinities
+    dots.differs(outcome.dots[row], want.dots[row], want.dot_slack[row], row);
+  }
   for (std::size_t head = 0; head < request.all_heads(); ++head) {
     double amax = 0.0;
     double slack = 0.0;
@@ -277,7 +326,7 @@ std::vector<GateResult> judge_quantised(const QuantiserCase& request,
     }
   }
   std::vector<GateResult> gates;
-  for (Worst* worst : {&descales, &means, &codes}) gates.push_back(worst->take());
+  for (Worst* worst : {&descales, &means, &dots, &codes}) gates.push_back(worst->take());
   const std::int64_t infinite =
       request.counts
           ? std::count_if(values.begin(), values.end(), [](float x) { return std::isinf(x); })

@@ -26,6 +26,7 @@ struct QuantiserCase {
   bool broadcast = false;  ///< the values are those of one head, which all heads are
   bool counts = true;      ///< infinities
   bool keeps_mean = true;
+  int dot_group = 0;    ///< heads that share a vector for `dots`; 0: none are asked for
   double offset = 0.0;  ///< of all values, for quantiser_values()
   std::vector<float> static_descales = {};
   std::uint64_t seed = 7;
@@ -43,6 +44,7 @@ struct Quantised {
   std::vector<std::uint8_t> codes;
   std::vector<float> descales;
   std::vector<float> mean;
+  std::vector<float> dots;
   std::uint32_t infinities = 0;
   bool operator==(const Quantised&) const = default;
 };
@@ -62,8 +64,8 @@ Result<Quantised> run_quantiser(const QuantiserCase& request, const std::vector<
                                 const Device& device, std::vector<GateResult>& gates,
                                 const Quantiser& quantiser = quantise_now);
 
-/// Gates: "descales", "mean" (the largest difference over what is allowed), "codes" (the number of
-/// wrong ones), "infinities" (the difference of the counts).
+/// Gates: "descales", "mean", "dots" (the largest difference over what is allowed), "codes" (the
+/// number of wrong ones), "infinities" (the difference of the counts).
 std::vector<GateResult> judge_quantised(const QuantiserCase& request,
                                         const std::vector<float>& values, const Quantised& outcome);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fp8_sdpa/quantise.hpp"
+#include "quantise/add_to_lse.cuh"
 #include "quantise/launch.cuh"
 
 namespace fp8_sdpa::quantiser {

@@ -114,6 +114,10 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
   QuantiserCase rotated = plain;
   rotated.rotate = true;
   add("one_hot_rotate", rotated).one_hot = true;
+  rotated.heads = 4;
+  rotated.dot_group = 2;
+  rotated.smooth = true;  // which dots know nothing of
+  add("dots_rotate_and_smooth", rotated);
   add("non_finite", plain).non_finite = true;
   add("non_finite_rotate_and_smooth", all).non_finite = true;
 #endif

@@ -40,10 +40,16 @@ struct Quantisation {
   std::uint64_t seed = 0;
   /// The mean over seq, of which NaN and infinities count as 0, is subtracted from each channel,
   /// after the rotation: for K. O stays as it is; each row's LSE is short of softmax_scale * q .
-  /// mean, in fp32, with the row's q as it was before its own quantisation (and after its own
-  /// rotation).
+  /// mean, with the row's q as it was before its own quantisation (and after its own rotation):
+  /// softmax_scale times what `dots` of Q has where dot_with is K's mean.
   bool smooth = false;
   float* mean = nullptr;  ///< optional (batch, heads, head_dim), contiguous: written by smooth
+  /// Optional, both or none: (batch, heads / dot_group, head_dim), contiguous, read; and (batch,
+  /// heads, seq), contiguous, written: the dot product of each row, rotated but not smoothed, with
+  /// the vector of its group of `dot_group` heads, in fp32.
+  const float* dot_with = nullptr;
+  float* dots = nullptr;
+  int dot_group = 1;
   /// Optional: what this adds the number of infinities in `from` to. They become the largest finite
   /// code of their sign, or, where rotated, whatever sums with them are. NaN stays NaN.
   std::uint32_t* infinities = nullptr;

@@ -1,190 +1,190 @@
-// From bf16 tensors to O through the quantiser and the attention kernel: rotation and smoothing
+// From bf16, half or float tensors to O and LSE: the library's one call. Rotation and smoothing
 // give back what channels with outliers and offsets cost, and O and LSE stay those of the tensors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "fp8_sdpa/plan.hpp"
-#include "fp8_sdpa/quantise.hpp"
+#include "fp8_sdpa/unquantised.hpp"
 #include "reference/formats/half.hpp"
-#include "reference/formats/quantise.hpp"
 #include "reference/inputs/distributions.hpp"
 #include "reference/inputs/philox.hpp"
+#include "reference/judge/harness.hpp"
 #include "reference/oracle/memory.hpp"
+#include "reference/oracle/oracle.hpp"
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {
 namespace {
 
-constexpr int kSeq = 192;
-constexpr int kDim = 64;
-constexpr std::size_t kElements = std::size_t{kSeq} * kDim;
-constexpr double kScale = 0.125;
+using reference::Attention;
 
-/// Values that bf16 holds.
-using Values = std::vector<double>;
+/// A problem before its quantisation, and how its tensors lie.
+struct Asked {
+  reference::AttentionSizes sizes{1, 1, 1, 192, 192, 64, Mask::kNone};
+  Dtype dtype = Dtype::kBFloat16;
+  Dtype output = Dtype::kHalf;
+  bool sequence_major = false;
+  bool rotate = true;
+  bool smooth = true;
+  bool wants_lse = true;
+  float softmax_scale = 0.0F;
+  std::uint64_t seed = 0;
 
-struct Inputs {
-  Values q, k, v;
+  reference::Extent rows() const {
+    return {sizes.batch, sizes.heads_q, sizes.seq_q, sizes.head_dim, sequence_major, 8};
+  }
+  reference::Extent keys() const {
+    return {sizes.batch, sizes.heads_kv, sizes.seq_kv, sizes.head_dim, sequence_major, 8};
+  }
+  double scale() const {
+    return softmax_scale > 0.0F ? softmax_scale : 1.0 / std::sqrt(sizes.head_dim);
+  }
 };
 
-/// Unit normals; `edit` changes one of Q, K (0, 1) in place: which, column, value.
+/// Q, K and V, contiguous, of what the dtype holds.
+struct Inputs {
+  std::vector<float> q, k, v;
+};
+
+float as(Dtype dtype, float x) {
+  return dtype == Dtype::kFloat ? x : reference::decode_16(reference::encode_16(x, dtype), dtype);
+}
+
+/// Unit normals; `edit` changes an element of Q, K or V (0, 1, 2): which, column, value.
 template <class Edit>
-Inputs inputs(const Edit& edit) {
-  const auto draw = [&](int which) {
+Inputs inputs(const Asked& asked, const Edit& edit) {
+  const auto draw = [&](int which, const reference::Extent& extent) {
     const reference::PhiloxStream stream(77, static_cast<std::uint64_t>(which));
-    Values values(kElements);
+    std::vector<float> values(extent.contiguous_elements());
     for (std::size_t i = 0; i < values.size(); ++i) {
       const float x = reference::normal_from_word(stream.word(i), 0.0, 1.0);
-      const auto edited = static_cast<float>(edit(which, static_cast<int>(i % kDim), x));
-      values[i] =
-          reference::decode_16(reference::encode_16(edited, Dtype::kBFloat16), Dtype::kBFloat16);
+      values[i] = as(asked.dtype, edit(which, static_cast<int>(i % asked.sizes.head_dim), x));
     }
     return values;
   };
-  return {draw(0), draw(1), draw(2)};
+  return {draw(0, asked.rows()), draw(1, asked.keys()), draw(2, asked.keys())};
+}
+Inputs inputs(const Asked& asked) {
+  return inputs(asked, [](int, int, float x) { return x; });
 }
 
-struct Answer {
-  Values o, lse;
-};
-
-/// Softmax attention in double.
-Answer attention(const Inputs& in) {
-  Answer answer{Values(kElements), Values(kSeq)};
-  for (int i = 0; i < kSeq; ++i) {
-    Values weight(kSeq);
-    double max = -INFINITY;
-    for (int j = 0; j < kSeq; ++j) {
-      for (int c = 0; c < kDim; ++c) weight[j] += kScale * in.q[i * kDim + c] * in.k[j * kDim + c];
-      max = std::max(max, weight[j]);
-    }
-    double sum = 0.0;
-    for (double& w : weight) sum += w = std::exp(w - max);
-    for (int j = 0; j < kSeq; ++j) {
-      for (int c = 0; c < kDim; ++c) {
-        answer.o[i * kDim + c] += weight[j] / sum * in.v[j * kDim + c];
-      }
-    }
-    answer.lse[i] = max + std::log(sum);
-  }
-  return answer;
-}
-
-double relative_error(const Values& got, const Values& want) {
+double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
   double error = 0.0;
   double norm = 0.0;
   for (std::size_t i = 0; i < want.size(); ++i) {
-    error += (got[i] - want[i]) * (got[i] - want[i]);
-    norm += want[i] * want[i];
+    error += std::pow(double{got[i]} - want[i], 2);
+    norm += std::pow(double{want[i]}, 2);
   }
   return std::sqrt(error / norm);
+}
+double largest_difference(const std::vector<float>& got, const std::vector<float>& want) {
+  double most = 0.0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    if (got[i] != want[i]) most = std::max(most, std::fabs(double{got[i]} - want[i]));
+  }
+  return most;
 }
 
 class QuantisedAttention : public testing::TestWithParam<Backend> {
  protected:
   void SetUp() override { ready_ = use_backend(GetParam(), &device_); }
 
-  std::unique_ptr<reference::Buffer> buffer(std::size_t bytes, const void* contents = nullptr) {
+  using Memory = std::unique_ptr<reference::Buffer>;
+  Memory buffer(std::size_t bytes, const void* contents = nullptr) {
     auto made = reference::allocate(device_, bytes, "buffer");
     EXPECT_TRUE(made.ok()) << made.status().message();
     expect_ok(contents != nullptr ? (*made)->upload(contents) : (*made)->poison());
     return std::move(*made);
   }
-  static void expect_ok(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }
-  static Tensor view(const reference::Buffer& memory, Dtype dtype) {
-    return {memory.data(), dtype, kElements, kElements, kDim, 1};
-  }
-
-  struct Fp8 {
-    std::unique_ptr<reference::Buffer> codes, descale, mean;
-    Tensor tensor;
-    const float* scale() const { return static_cast<const float*>(descale->data()); }
-  };
-  Fp8 quantised(const Values& values, bool rotate, bool smooth) {
+  Memory buffer(const Asked& asked, const reference::Extent& extent,
+                const std::vector<float>& values) {
+    if (asked.dtype == Dtype::kFloat) {
+      const auto memory = extent.scatter(values);
+      return buffer(memory.size() * sizeof memory[0], memory.data());
+    }
     std::vector<std::uint16_t> bits;
-    for (const double x : values) {
-      bits.push_back(reference::encode_16(static_cast<float>(x), Dtype::kBFloat16));
-    }
-    const auto from = buffer(bits.size() * sizeof bits[0], bits.data());
-    Fp8 out{buffer(kElements), buffer(sizeof(float)), buffer(kDim * sizeof(float)), {}};
-    out.tensor = view(*out.codes, Dtype::kE4M3);
-    Quantisation q;
-    q.batch = q.heads = 1;
-    q.seq = kSeq;
-    q.head_dim = kDim;
-    q.from = view(*from, Dtype::kBFloat16);
-    q.codes = out.tensor;
-    q.descales = static_cast<float*>(out.descale->data());
-    q.mean = static_cast<float*>(out.mean->data());
-    q.rotate = rotate;
-    q.smooth = smooth;
-    const auto made = plan(q, device_);
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    const auto workspace = buffer(made->workspace_bytes());
-    expect_ok(quantise(*made, workspace->data(), nullptr));
-    expect_ok(reference::synchronise(device_));
-    return out;
+    for (const float x : values) bits.push_back(reference::encode_16(x, asked.dtype));
+    const auto memory = extent.scatter(bits);
+    return buffer(memory.size() * sizeof memory[0], memory.data());
   }
+  static void expect_ok(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }
 
-  /// O and LSE of the FP8 path; the LSE with what smoothing takes off put back.
-  Answer fp8_attention(const Inputs& in, bool rotate, bool smooth) {
-    const Fp8 q = quantised(in.q, rotate, false);
-    const Fp8 k = quantised(in.k, rotate, smooth);
-    const Fp8 v = quantised(in.v, false, false);
-    const auto o = buffer(kElements * 2);
-    const auto lse = buffer(kSeq * sizeof(float));
-    Problem p;
-    p.batch = p.heads_q = p.heads_kv = 1;
-    p.seq_q = p.seq_kv = kSeq;
-    p.head_dim = kDim;
-    p.q = q.tensor;
-    p.k = k.tensor;
-    p.v = v.tensor;
-    p.o = view(*o, Dtype::kHalf);
-    p.lse = static_cast<float*>(lse->data());
-    p.descales = {q.scale(), k.scale(), v.scale()};
-    const auto made = plan(p, device_);
+  /// What the call writes, twice: the same bits, and nothing else.
+  Attention run(const Asked& asked, const Inputs& in) {
+    const Memory q = buffer(asked, asked.rows(), in.q);
+    const Memory k = buffer(asked, asked.keys(), in.k);
+    const Memory v = buffer(asked, asked.keys(), in.v);
+    const Memory o = buffer(asked.rows().elements() * sizeof(std::uint16_t));
+    const std::size_t rows = asked.rows().contiguous_elements() / asked.sizes.head_dim;
+    const Memory lse = buffer(rows * sizeof(float));
+    UnquantisedProblem problem;
+    Problem& p = problem.attention;
+    p.batch = asked.sizes.batch;
+    p.heads_q = asked.sizes.heads_q;
+    p.heads_kv = asked.sizes.heads_kv;
+    p.seq_q = asked.sizes.seq_q;
+    p.seq_kv = asked.sizes.seq_kv;
+    p.head_dim = asked.sizes.head_dim;
+    p.mask = asked.sizes.mask;
+    p.q = asked.rows().view(q->data(), asked.dtype);
+    p.k = asked.keys().view(k->data(), asked.dtype);
+    p.v = asked.keys().view(v->data(), asked.dtype);
+    p.o = asked.rows().view(o->data(), asked.output);
+    if (asked.wants_lse) p.lse = static_cast<float*>(lse->data());
+    p.softmax_scale = asked.softmax_scale;
+    problem.rotate = asked.rotate;
+    problem.seed = asked.seed;
+    problem.smooth = asked.smooth;
+    const auto made = plan(problem, device_);
     EXPECT_TRUE(made.ok()) << made.status().message();
-    auto workspace = reference::Workspace::make(*made);
-    EXPECT_TRUE(workspace.ok());
-    expect_ok(forward(*made, workspace->data(), nullptr));
-    expect_ok(reference::synchronise(device_));
-
-    std::vector<std::uint16_t> bits(kElements);
-    std::vector<float> sums(kSeq);
-    std::vector<float> mean(kDim);
-    expect_ok(o->download(bits.data()));
-    expect_ok(lse->download(sums.data()));
-    expect_ok(k.mean->download(mean.data()));
-    Answer answer;
-    for (const std::uint16_t x : bits) answer.o.push_back(reference::decode_16(x, Dtype::kHalf));
-    const Values query = rotate ? reference::rotate(in.q, kDim, 0) : in.q;
-    for (int i = 0; i < kSeq; ++i) {
-      double taken_off = 0.0;
-      for (int c = 0; smooth && c < kDim; ++c) taken_off += kScale * query[i * kDim + c] * mean[c];
-      answer.lse.push_back(sums[static_cast<std::size_t>(i)] + taken_off);
+    if (!made.ok()) return {};
+    const Memory workspace = buffer(made->workspace_bytes());
+    std::vector<std::uint16_t> bits[2];
+    Attention answer;
+    for (auto& run : bits) {
+      expect_ok(o->poison());
+      expect_ok(forward(*made, workspace->data(), nullptr));
+      expect_ok(reference::synchronise(device_));
+      run.resize(asked.rows().elements());
+      expect_ok(o->download(run.data()));
     }
+    EXPECT_EQ(bits[0], bits[1]);
+    for (const Memory* memory : {&q, &k, &v, &o, &lse, &workspace}) {
+      const auto changed = (*memory)->changed_guard_bytes();
+      EXPECT_TRUE(changed.ok() && *changed == 0);
+    }
+    for (const std::uint16_t x : asked.rows().gather(bits[0])) {
+      answer.o.push_back(reference::decode_16(x, asked.output));
+    }
+    answer.lse.resize(rows);
+    expect_ok(lse->download(answer.lse.data()));
     return answer;
   }
 
-  /// Of the FP8 path: of O relative to its norm, and of the worst row's LSE.
+  /// Of O relative to its norm, and of the worst row's LSE.
   struct Error {
     double o = 0.0;
     double lse = 0.0;
   };
-  Error error_of(const Inputs& in, bool rotate, bool smooth) {
-    const Answer want = attention(in);
-    const Answer got = fp8_attention(in, rotate, smooth);
-    Error error{relative_error(got.o, want.o)};
-    for (int i = 0; i < kSeq; ++i) {
-      error.lse = std::max(error.lse, std::fabs(got.lse[i] - want.lse[i]));
-    }
-    return error;
+  Error error_of(const Asked& asked, const Inputs& in) {
+    const Attention want = reference::attention_fp64(in.q, in.k, in.v, asked.sizes, asked.scale());
+    const Attention got = run(asked, in);
+    if (HasFailure()) return {INFINITY, INFINITY};
+    return {relative_error(got.o, want.o),
+            asked.wants_lse ? largest_difference(got.lse, want.lse) : 0.0};
+  }
+  Error error_of(bool rotate, bool smooth, const Inputs& in) {
+    Asked asked;
+    asked.rotate = rotate;
+    asked.smooth = smooth;
+    return error_of(asked, in);
   }
 
   Device device_;
@@ -193,12 +193,12 @@ class QuantisedAttention : public testing::TestWithParam<Backend> {
 
 TEST_P(QuantisedAttention, OptionsLeaveOrdinaryTensorsAsGoodAsTheyWere) {
   if (!ready_) return;
-  const Inputs in = inputs([](int, int, float x) { return x; });
-  const Error plain = error_of(in, false, false);
+  const Inputs in = inputs({});
+  const Error plain = error_of(false, false, in);
   EXPECT_LT(plain.o, 0.08);
   for (const bool rotate : {false, true}) {
     for (const bool smooth : {false, true}) {
-      const Error error = error_of(in, rotate, smooth);
+      const Error error = error_of(rotate, smooth, in);
       EXPECT_LT(error.o, 1.15 * plain.o) << rotate << smooth;
       EXPECT_LT(error.lse, 0.1) << rotate << smooth;
     }
@@ -209,20 +209,65 @@ TEST_P(QuantisedAttention, OptionsLeaveOrdinaryTensorsAsGoodAsTheyWere) {
 TEST_P(QuantisedAttention, RotationSpreadsOutliers) {
   if (!ready_) return;
   int nth = 0;
-  const Inputs in = inputs([&](int, int, float x) { return nth++ % 101 == 50 ? 10.0F * x : x; });
-  EXPECT_LT(error_of(in, true, false).o, 0.8 * error_of(in, false, false).o);
+  const Inputs in =
+      inputs({}, [&](int, int, float x) { return nth++ % 101 == 50 ? 10.0F * x : x; });
+  EXPECT_LT(error_of(true, false, in).o, 0.8 * error_of(false, false, in).o);
 }
 
 // Offsets of K's channels weigh on every key of a row alike.
 TEST_P(QuantisedAttention, SmoothingTakesOffsetsOff) {
   if (!ready_) return;
-  const Inputs in = inputs(
-      [](int which, int column, float x) { return which == 1 ? x + 4.0F * (column % 7 - 3) : x; });
-  const Error plain = error_of(in, false, false);
+  const Inputs in = inputs({}, [](int which, int column, float x) {
+    return which == 1 ? x + 4.0F * static_cast<float>(column % 7 - 3) : x;
+  });
+  const Error plain = error_of(false, false, in);
   for (const bool rotate : {false, true}) {
-    const Error error = error_of(in, rotate, true);
+    const Error error = error_of(rotate, true, in);
     EXPECT_LT(error.o, 0.6 * plain.o) << rotate;
     EXPECT_LT(error.lse, plain.lse) << rotate;
+  }
+}
+
+// Batches, KV heads that are shared, masks, layouts and formats: each (batch, head) has inputs, an
+// offset of K and scales of its own.
+TEST_P(QuantisedAttention, ServesEveryKindOfProblem) {
+  if (!ready_) return;
+  int turn = 0;
+  for (const auto& sizes : {reference::AttentionSizes{2, 2, 2, 130, 200, 64, Mask::kNone},
+                            reference::AttentionSizes{2, 6, 2, 70, 190, 64, Mask::kCausal},
+                            reference::AttentionSizes{1, 4, 1, 33, 260, 128, Mask::kCausal},
+                            reference::AttentionSizes{2, 3, 3, 40, 150, 256, Mask::kNone},
+                            // Rows that see no key.
+                            reference::AttentionSizes{1, 2, 1, 190, 140, 128, Mask::kCausal}}) {
+    // What the ladder serves, elsewhere than on sm_90 and the host executor.
+    if (device_.sm_version != 90 && device_.backend == Backend::kDevice && turn > 0) break;
+    for (const Dtype dtype : {Dtype::kBFloat16, Dtype::kHalf, Dtype::kFloat}) {
+      Asked asked{sizes, dtype};
+      asked.output = ++turn % 2 != 0 ? Dtype::kBFloat16 : Dtype::kHalf;
+      asked.sequence_major = turn % 3 == 0;
+      asked.rotate = turn % 4 != 0;
+      asked.smooth = turn % 5 != 0;
+      asked.wants_lse = turn % 6 != 5;
+      asked.seed = static_cast<std::uint64_t>(turn);
+      if (turn % 3 == 1) asked.softmax_scale = 0.1F;
+      const std::size_t head = static_cast<std::size_t>(sizes.seq_kv * sizes.head_dim);
+      std::size_t nth = 0;
+      const Inputs in = inputs(asked, [&](int which, int column, float x) {
+        if (which != 1) return x;
+        const auto of_head = static_cast<float>(nth++ / head);
+        return x * (1.0F + 0.25F * of_head) + 0.5F * (of_head - static_cast<float>(column % 3));
+      });
+      // Rounding to E4M3 is 2.6 % rms of a value, so a score of two is off by 3.7 % of what scores
+      // of independent rows are, rms, of the head with the largest keys; a row's LSE by no more
+      // than its worst scores, at 4 sigma.
+      double squares = 0.0;  // the last head's
+      for (std::size_t i = in.k.size() - head; i < in.k.size(); ++i) squares += in.k[i] * in.k[i];
+      const double score_error =
+          0.037 * asked.scale() * std::sqrt(squares / static_cast<double>(sizes.seq_kv));
+      const Error error = error_of(asked, in);
+      EXPECT_LT(error.o, 0.11) << "turn " << turn;
+      EXPECT_LT(error.lse, 4.0 * score_error) << "turn " << turn;
+    }
   }
 }
 

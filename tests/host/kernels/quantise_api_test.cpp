@@ -7,6 +7,7 @@
 
 #include "dispatch/compiled_archs.hpp"
 #include "fp8_sdpa/quantise.hpp"
+#include "quantise/params.hpp"
 
 namespace fp8_sdpa {
 namespace {
@@ -19,6 +20,8 @@ alignas(16) std::uint8_t g_codes[2 * kHeads * kSeq * kDim];
 alignas(16) float g_descales[2 * kHeads];
 alignas(16) float g_mean[2 * kHeads * kDim];
 std::uint32_t g_infinities;
+float g_dots[2 * kHeads * kSeq + 2 * kHeads * kDim];
+float g_vectors[2 * kDim];
 
 Quantisation good() {
   Quantisation q;
@@ -32,6 +35,13 @@ Quantisation good() {
   q.mean = g_mean;
   q.infinities = &g_infinities;
   return q;
+}
+
+/// One vector for both heads of a batch.
+void with_dots(Quantisation& q) {
+  q.dot_with = g_vectors;
+  q.dots = g_dots;
+  q.dot_group = kHeads;
 }
 
 struct Bad {
@@ -103,6 +113,40 @@ INSTANTIATE_TEST_SUITE_P(
               q.infinities = reinterpret_cast<std::uint32_t*>(reinterpret_cast<char*>(g_mean) + 2);
             },
             kInvalid, "infinities is not aligned to 4 bytes"},
+        Bad{"DotsAlone", [](Quantisation& q) { q.dots = g_dots; }, kInvalid, "dot_with is null"},
+        Bad{"VectorsAlone", [](Quantisation& q) { q.dot_with = g_vectors; }, kInvalid,
+            "dot_with is given and dots is null"},
+        Bad{"DotGroup",
+            [](Quantisation& q) {
+              with_dots(q);
+              q.dot_group = 3;
+            },
+            kInvalid, "dot_group is 3; it must divide heads, which is 2"},
+        Bad{"NoDotGroup",
+            [](Quantisation& q) {
+              with_dots(q);
+              q.dot_group = 0;
+            },
+            kInvalid, "dot_group is 0"},
+        Bad{"DotsMisaligned",
+            [](Quantisation& q) {
+              with_dots(q);
+              q.dots = reinterpret_cast<float*>(reinterpret_cast<char*>(g_dots) + 2);
+            },
+            kInvalid, "dots is not aligned to 4 bytes"},
+        // The last of them alone.
+        Bad{"DotsInMean",
+            [](Quantisation& q) {
+              with_dots(q);
+              q.mean = g_dots + 2 * kHeads * kSeq - 1;
+            },
+            kInvalid, "dots overlaps mean"},
+        Bad{"VectorsInDots",
+            [](Quantisation& q) {
+              with_dots(q);
+              q.dot_with = g_dots - kHeads * kDim + 1;
+            },
+            kInvalid, "dots overlaps dot_with"},
         Bad{"CodesInFrom", [](Quantisation& q) { q.codes.data = g_from; }, kInvalid,
             "codes overlaps from; it needs memory of its own"},
         Bad{"DescalesInCodes",
@@ -132,6 +176,33 @@ TEST(Quantisation, IsPlannedAndAsksForAWorkspace) {
   q.infinities = nullptr;
   const auto odd = plan(q, host_executor());
   EXPECT_TRUE(odd.ok()) << odd.status().message();
+}
+
+// Memory that ends where other memory begins is apart from it.
+TEST(Quantisation, MayTouchOtherMemory) {
+  Quantisation q = good();
+  with_dots(q);
+  q.mean = g_dots + 2 * kHeads * kSeq;
+  q.dot_with = g_vectors;
+  const auto made = plan(q, host_executor());
+  EXPECT_TRUE(made.ok()) << made.status().message();
+}
+
+// A ticket for each tile of each pass, between whose passes other heads may lie.
+TEST(Quantisation, CountsItsTickets) {
+  Quantisation q = good();
+  q.seq = 1000;  // 8 tiles of 128 rows
+  EXPECT_EQ(quantiser::tickets_of(q), (4 + 1 * 4) * 2 * 8);
+  q.smooth = true;
+  EXPECT_EQ(quantiser::tickets_of(q), (4 + 2 * 4) * 3 * 8);
+  q.static_descales = true;
+  q.smooth = false;
+  q.from.dtype = Dtype::kFloat;  // 16 tiles of 64 rows
+  EXPECT_EQ(quantiser::tickets_of(q), 4 * 1 * 16);
+  q.head_dim = 128;
+  q.static_descales = false;
+  q.batch = 100;  // 384 tiles between two passes are 24 heads
+  EXPECT_EQ(quantiser::tickets_of(q), (200 + 24) * 2 * 16);
 }
 
 TEST(Quantisation, IsDeclinedByOldDevices) {

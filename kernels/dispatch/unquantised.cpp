@@ -1,0 +1,190 @@
+#include "fp8_sdpa/unquantised.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "fp8_sdpa/quantise.hpp"
+#include "gpu/queue.hpp"
+#include "quantise/params.hpp"
+
+namespace fp8_sdpa {
+namespace {
+
+/// An address that nothing has and nobody looks at: a plan is made before its memory is known.
+constexpr std::uintptr_t kNowhere = std::uintptr_t{1} << 46;
+
+/// What lies in the workspace, one after the other.
+class Layout {
+ public:
+  explicit Layout(void* base) : next_(reinterpret_cast<std::uintptr_t>(base)) {}
+
+  template <class T>
+  T* take(std::int64_t count) {
+    constexpr std::uintptr_t kAlignment = UnquantisedPlan::kWorkspaceAlignment;
+    const std::uintptr_t here = next_;
+    const auto bytes = static_cast<std::uintptr_t>(count) * sizeof(T);
+    next_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return reinterpret_cast<T*>(here);
+  }
+  std::uintptr_t end() const { return next_; }
+
+ private:
+  std::uintptr_t next_;
+};
+
+/// The quantisations of Q, K and V, and attention on what they write, with their workspaces behind
+/// it.
+struct Steps {
+  Quantisation q, k, v;
+  Problem attention;
+  std::byte* workspace;  ///< of one step at a time
+};
+
+Steps steps_of(const UnquantisedProblem& problem, void* base) {
+  const Problem& p = problem.attention;
+  Layout layout(base);
+  const auto quantisation = [&](const Tensor& from, int heads, std::int64_t seq) {
+    Quantisation q;
+    q.batch = p.batch;
+    q.heads = heads;
+    q.seq = seq;
+    q.head_dim = p.head_dim;
+    q.from = from;
+    const std::int64_t head = seq * p.head_dim;
+    q.codes = {layout.take<std::uint8_t>(std::int64_t{p.batch} * heads * head),
+               Dtype::kE4M3,
+               heads * head,
+               head,
+               p.head_dim,
+               1};
+    q.descales = layout.take<float>(std::int64_t{p.batch} * heads);
+    return q;
+  };
+  Steps steps{quantisation(p.q, p.heads_q, p.seq_q), quantisation(p.k, p.heads_kv, p.seq_kv),
+              quantisation(p.v, p.heads_kv, p.seq_kv), p, nullptr};
+  for (Quantisation* q : {&steps.q, &steps.k}) {
+    q->rotate = problem.rotate;
+    q->seed = problem.seed;
+  }
+  steps.k.smooth = problem.smooth;
+  if (problem.smooth && p.lse != nullptr) {
+    steps.k.mean = layout.take<float>(std::int64_t{p.batch} * p.heads_kv * p.head_dim);
+    steps.q.dot_with = steps.k.mean;
+    steps.q.dots = layout.take<float>(std::int64_t{p.batch} * p.heads_q * p.seq_q);
+    steps.q.dot_group = p.heads_q / p.heads_kv;
+  }
+  steps.attention.q = steps.q.codes;
+  steps.attention.k = steps.k.codes;
+  steps.attention.v = steps.v.codes;
+  steps.attention.descales = {steps.q.descales, steps.k.descales, steps.v.descales};
+  steps.workspace = reinterpret_cast<std::byte*>(layout.end());
+  return steps;
+}
+
+Status about(const char* tensor, const Status& status) {
+  return {status.code(), std::string(tensor) + ": " + status.message()};
+}
+
+/// Sizes that steps_of() counts with; the rest is asked by the steps' own plans.
+Status check_sizes(const Problem& p) {
+  constexpr std::int64_t kMax = std::int64_t{1} << 46;  // bytes of a tensor, and then some
+  for (const auto& [name, size] : {std::pair<const char*, std::int64_t>{"batch", p.batch},
+                                   {"heads_q", p.heads_q},
+                                   {"heads_kv", p.heads_kv},
+                                   {"seq_q", p.seq_q},
+                                   {"seq_kv", p.seq_kv},
+                                   {"head_dim", p.head_dim}}) {
+    if (size >= 1) continue;
+    return invalid_argument(std::string(name) + " is " + std::to_string(size) +
+                            "; it must be at least 1");
+  }
+  if (p.heads_q % p.heads_kv != 0) {
+    return invalid_argument("heads_q is " + std::to_string(p.heads_q) +
+                            "; it must be a multiple of heads_kv, which is " +
+                            std::to_string(p.heads_kv));
+  }
+  for (const auto& [name, heads, seq] :
+       {std::tuple<const char*, int, std::int64_t>{"q", p.heads_q, p.seq_q},
+        {"k", p.heads_kv, p.seq_kv}}) {
+    if (seq <= kMax / p.head_dim / heads / p.batch) continue;
+    return unsupported(std::string(name) + " has " + std::to_string(p.batch) + " * " +
+                       std::to_string(heads) + " * " + std::to_string(seq) + " * " +
+                       std::to_string(p.head_dim) + " elements; at most 2^46 are served");
+  }
+  return {};
+}
+
+template <Backend kBackend>
+Status add_to_lse(const Steps& steps, float scale, const gpu::Queue& queue) {
+  const Problem& p = steps.attention;
+  return quantiser::add_to_lse<kBackend>(p.lse, steps.q.dots, scale,
+                                         std::int64_t{p.batch} * p.heads_q * p.seq_q, queue);
+}
+
+}  // namespace
+
+Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& device,
+                             const Variant* variant, const PlanOptions& options) {
+  if (options.no_workspace) {
+    return invalid_argument("PlanOptions::no_workspace is set; codes need a workspace");
+  }
+  if (Status s = check_sizes(problem.attention); !s.ok()) return s;
+  const Steps steps = steps_of(problem, reinterpret_cast<void*>(kNowhere));
+  std::size_t most = 0;  // that a step needs
+  for (const auto& [name, quantisation] :
+       {std::pair{"q", &steps.q}, {"k", &steps.k}, {"v", &steps.v}}) {
+    const Result<QuantisePlan> made = plan(*quantisation, device);
+    if (!made.ok()) return about(name, made.status());
+    most = std::max(most, made->workspace_bytes());
+  }
+  Result<Plan> attention = plan(steps.attention, device, variant, options);
+  if (!attention.ok()) return attention.status();
+  UnquantisedPlan result;
+  result.problem_ = problem;
+  result.attention_ = *attention;
+  result.options_ = options;
+  result.workspace_bytes_ = reinterpret_cast<std::uintptr_t>(steps.workspace) - kNowhere +
+                            std::max(most, attention->workspace_bytes());
+  return result;
+}
+
+Status forward(const UnquantisedPlan& made, void* workspace, CUstream_st* stream) {
+  if (workspace == nullptr) {
+    return invalid_argument("workspace is null; this problem needs " +
+                            std::to_string(made.workspace_bytes()) +
+                            " bytes (UnquantisedPlan::workspace_bytes)");
+  }
+  if (reinterpret_cast<std::uintptr_t>(workspace) % UnquantisedPlan::kWorkspaceAlignment != 0) {
+    return invalid_argument("workspace is not aligned to " +
+                            std::to_string(UnquantisedPlan::kWorkspaceAlignment) + " bytes");
+  }
+  const Device& device = made.attention().device();
+  const Steps steps = steps_of(made.problem(), workspace);
+  // K first: its mean is what Q is multiplied with.
+  for (const Quantisation* quantisation : {&steps.k, &steps.q, &steps.v}) {
+    const Result<QuantisePlan> step = plan(*quantisation, device);
+    if (!step.ok()) return step.status();
+    if (Status s = quantise(*step, steps.workspace, stream); !s.ok()) return s;
+  }
+  const Result<Plan> attention =
+      plan(steps.attention, device, &made.attention().variant(), made.options_);
+  if (!attention.ok()) return attention.status();
+  if (Status s = forward(*attention, steps.workspace, stream); !s.ok()) return s;
+  if (steps.q.dots == nullptr) return {};
+  const float scale = attention->problem().softmax_scale;
+  const gpu::Queue queue{stream, device.executor.get()};
+#if FP8_SDPA_HAS_DEVICE
+  if (device.backend == Backend::kDevice) return add_to_lse<Backend::kDevice>(steps, scale, queue);
+#endif
+#if FP8_SDPA_HAS_HOST
+  return add_to_lse<Backend::kHost>(steps, scale, queue);
+#else
+  return unsupported("this build has no code for " + device.name);
+#endif
+}
+
+}  // namespace fp8_sdpa

@@ -1,0 +1,66 @@
+// Attention on bf16, half or float tensors in one call: quantise() to FP8, with rotation of Q and K
+// and smoothing of K, then forward(), on one stream.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/plan.hpp"
+#include "fp8_sdpa/problem.hpp"
+#include "fp8_sdpa/status.hpp"
+
+struct CUstream_st;
+
+namespace fp8_sdpa {
+
+/// A problem before its quantisation.
+struct UnquantisedProblem {
+  /// As Problem says, but that q, k and v are bf16, half or float, with stride_dim 1, that nothing
+  /// is broadcast over O, and that `descales` is not looked at. O and LSE are apart from each other
+  /// and from the workspace; O may lie where Q, K or V do, which have been read by then.
+  Problem attention;
+  /// Quantisation::rotate of Q and K, by `seed`: outliers of a channel cost less.
+  bool rotate = true;
+  std::uint64_t seed = 0;
+  /// Quantisation::smooth of K: what all keys have in common costs nothing. The LSE is that of K as
+  /// it was.
+  bool smooth = true;
+};
+
+/// Such a problem bound to a device and a variant. Cheap to copy; holds pointers into the caller's
+/// tensors.
+class UnquantisedPlan {
+ public:
+  static constexpr std::size_t kWorkspaceAlignment = 256;
+
+  const UnquantisedProblem& problem() const { return problem_; }
+  /// The attention kernel's plan, on codes. Its tensors have no memory yet.
+  const Plan& attention() const { return attention_; }
+  /// Bytes of device memory that forward() needs beside the tensors, aligned to
+  /// kWorkspaceAlignment: Q, K and V in FP8, and what their kernels need.
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
+
+ private:
+  friend Result<UnquantisedPlan> plan(const UnquantisedProblem&, const Device&, const Variant*,
+                                      const PlanOptions&);
+  friend Status forward(const UnquantisedPlan&, void*, CUstream_st*);
+  UnquantisedProblem problem_;
+  Plan attention_;
+  PlanOptions options_;
+  std::size_t workspace_bytes_ = 0;
+};
+
+/// Checks the problem, picks a variant unless one is given, and binds them: plan() of quantise.hpp
+/// for Q, K and V, and of plan.hpp for their codes in E4M3. Their errors, with "q: " before what is
+/// said of Q's quantisation; kInvalidArgument for PlanOptions::no_workspace.
+Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& device,
+                             const Variant* variant = nullptr, const PlanOptions& options = {});
+
+/// Launches the plan on `stream`: K, Q and V are quantised, then attention runs, and with
+/// smoothing, where an LSE is asked for, a kernel that puts q . mean back into it. `workspace` has
+/// workspace_bytes(), whatever is in them; launches that may run at the same time need one each.
+/// Errors, streams and graphs: as of forward(const Plan&, ...).
+Status forward(const UnquantisedPlan& plan, void* workspace, CUstream_st* stream);
+
+}  // namespace fp8_sdpa

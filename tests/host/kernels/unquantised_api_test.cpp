@@ -1,0 +1,119 @@
+// What plan() says of a problem before its quantisation that it declines, and what memory it wants.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+
+#include "fp8_sdpa/unquantised.hpp"
+
+namespace fp8_sdpa::unquantised_api {
+namespace {
+
+constexpr int kRows = 4 * 150 * 64;  // of 2 batches of 2 heads
+alignas(256) std::uint16_t g_q[kRows], g_k[kRows], g_v[kRows], g_o[kRows];
+alignas(256) float g_lse[4 * 150];
+
+UnquantisedProblem good() {
+  UnquantisedProblem problem;
+  Problem& p = problem.attention;
+  p.batch = p.heads_q = p.heads_kv = 2;
+  p.seq_q = p.seq_kv = 150;
+  p.head_dim = 64;
+  const auto view = [](std::uint16_t* data) {
+    return Tensor{data, Dtype::kBFloat16, 2 * 150 * 64, 150 * 64, 64, 1};
+  };
+  p.q = view(g_q);
+  p.k = view(g_k);
+  p.v = view(g_v);
+  p.o = view(g_o);
+  p.lse = g_lse;
+  return problem;
+}
+
+struct Bad {
+  const char* name;
+  void (*change)(Problem&);
+  StatusCode code;
+  const char* says;
+};
+void PrintTo(const Bad& bad, std::ostream* os) { *os << bad.name; }
+
+class BadUnquantised : public testing::TestWithParam<Bad> {};
+
+TEST_P(BadUnquantised, IsDeclinedWithTheReason) {
+  UnquantisedProblem problem = good();
+  GetParam().change(problem.attention);
+  const auto made = plan(problem, host_executor());
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.status().code(), GetParam().code);
+  EXPECT_NE(made.status().message().find(GetParam().says), std::string::npos)
+      << made.status().message();
+}
+
+constexpr StatusCode kInvalid = StatusCode::kInvalidArgument;
+constexpr StatusCode kUnsupported = StatusCode::kUnsupported;
+
+INSTANTIATE_TEST_SUITE_P(
+    Api, BadUnquantised,
+    testing::Values(
+        Bad{"NoBatch", [](Problem& p) { p.batch = 0; }, kInvalid, "batch is 0; it must be"},
+        Bad{"NoHeadsQ", [](Problem& p) { p.heads_q = 0; }, kInvalid, "heads_q is 0"},
+        Bad{"NoHeadsKv", [](Problem& p) { p.heads_kv = 0; }, kInvalid, "heads_kv is 0"},
+        Bad{"NoRows", [](Problem& p) { p.seq_q = 0; }, kInvalid, "seq_q is 0"},
+        Bad{"NoKeys", [](Problem& p) { p.seq_kv = -1; }, kInvalid, "seq_kv is -1"},
+        Bad{"NoDim", [](Problem& p) { p.head_dim = 0; }, kInvalid, "head_dim is 0"},
+        Bad{"Groups", [](Problem& p) { p.heads_q = 3; }, kInvalid,
+            "heads_q is 3; it must be a multiple of heads_kv, which is 2"},
+        Bad{"LargeQ", [](Problem& p) { p.seq_q = (std::int64_t{1} << 38) + 1; }, kUnsupported,
+            "q has 2 * 2 * 274877906945 * 64 elements; at most 2^46 are served"},
+        Bad{"LargeK",
+            [](Problem& p) {
+              p.batch = 1 << 30;
+              p.heads_q = p.heads_kv = 1 << 15;
+            },
+            kUnsupported, "elements; at most 2^46"},
+        Bad{"LargeKeys", [](Problem& p) { p.seq_kv = (std::int64_t{1} << 38) + 1; }, kUnsupported,
+            "k has 2 * 2 * 274877906945"},
+        Bad{"LongQ", [](Problem& p) { p.seq_q = (std::int64_t{1} << 30) + 1; }, kUnsupported,
+            "q: seq is 1073741825"},
+        Bad{"HeadDim", [](Problem& p) { p.head_dim = 96; }, kUnsupported,
+            "q: head_dim is 96; 64, 128 and 256 are served"},
+        Bad{"Fp8", [](Problem& p) { p.k.dtype = Dtype::kE4M3; }, kInvalid,
+            "k: from.dtype is e4m3; it must be bf16, half or float"},
+        Bad{"NullV", [](Problem& p) { p.v.data = nullptr; }, kInvalid, "v: from.data is null"},
+        Bad{"NullO", [](Problem& p) { p.o.data = nullptr; }, kInvalid, "o.data is null"},
+        Bad{"LseInO", [](Problem& p) { p.lse = reinterpret_cast<float*>(g_o); }, kInvalid,
+            "overlaps"},
+        Bad{"Output", [](Problem& p) { p.o.dtype = Dtype::kFloat; }, kInvalid, "o.dtype is float"}),
+    [](const testing::TestParamInfo<Bad>& info) { return std::string(info.param.name); });
+
+TEST(Unquantised, WantsAWorkspace) {
+  const UnquantisedProblem problem = good();
+  const auto none = plan(problem, host_executor(), nullptr, {.no_workspace = true});
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.status().message(), "PlanOptions::no_workspace is set; codes need a workspace");
+  const auto made = plan(problem, host_executor());
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  // Codes, and more.
+  EXPECT_GT(made->workspace_bytes(), 3U * kRows);
+  EXPECT_LT(made->workspace_bytes(), 4U * kRows);
+  const Status null = forward(*made, nullptr, nullptr);
+  EXPECT_EQ(null.message(), "workspace is null; this problem needs " +
+                                std::to_string(made->workspace_bytes()) +
+                                " bytes (UnquantisedPlan::workspace_bytes)");
+  EXPECT_EQ(forward(*made, reinterpret_cast<char*>(g_o) + 16, nullptr).message(),
+            "workspace is not aligned to 256 bytes");
+}
+
+// As large as is served.
+TEST(Unquantised, CountsElementsWithoutOverflow) {
+  UnquantisedProblem problem = good();
+  problem.attention.seq_q = std::int64_t{1} << 38;
+  const auto made = plan(problem, host_executor());
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.status().message(), "q: seq is 274877906944; at most 2^30 is served");
+}
+
+}  // namespace
+}  // namespace fp8_sdpa::unquantised_api
