@@ -39,6 +39,7 @@ struct LaunchTimer::Impl {
   GraphExec graph;
   std::optional<Hold> hold;
   std::optional<Rotation> rotation;
+  std::function<Status(CUstream_st*)> function;  ///< what is timed in place of the plan
 
   Status set_up() {
     cudaStream_t raw = nullptr;
@@ -46,6 +47,7 @@ struct LaunchTimer::Impl {
     stream.reset(raw);
     if (Status status = make_event(start); !status.ok()) return status;
     if (Status status = make_event(stop); !status.ok()) return status;
+    if (function) return make_hold();
     auto space = reference::Workspace::make(plan);
     if (!space.ok()) return space.status();
     workspace = std::move(*space);
@@ -93,6 +95,7 @@ struct LaunchTimer::Impl {
 
   Status launch() {
     if (graph != nullptr) return FP8_SDPA_CUDA_STATUS(cudaGraphLaunch(graph.get(), stream.get()));
+    if (function) return function(stream.get());
     return forward(rotation ? rotation->next() : plan, workspace.data(), stream.get());
   }
 
@@ -120,7 +123,15 @@ Result<LaunchTimer> LaunchTimer::make(const Plan& plan, Method method) {
   if (plan.device().backend != Backend::kDevice) {
     return unsupported("the host executor has no CUDA events: its time says nothing of a GPU");
   }
-  auto impl = std::make_unique<Impl>(Impl{plan, method, {}, {}, {}, {}, {}, {}, {}, {}});
+  auto impl = std::make_unique<Impl>(Impl{plan, method, {}, {}, {}, {}, {}, {}, {}, {}, {}});
+  if (Status status = impl->set_up(); !status.ok()) return status;
+  return LaunchTimer(std::move(impl));
+}
+
+Result<LaunchTimer> LaunchTimer::make(std::function<Status(CUstream_st*)> launch) {
+  auto impl = std::make_unique<Impl>();
+  impl->method = Method::kQueuedWarm;
+  impl->function = std::move(launch);
   if (Status status = impl->set_up(); !status.ok()) return status;
   return LaunchTimer(std::move(impl));
 }
@@ -156,6 +167,9 @@ Result<double> LaunchTimer::sample_us() {
 struct LaunchTimer::Impl {};
 
 Result<LaunchTimer> LaunchTimer::make(const Plan&, Method) {
+  return unsupported("this build has no device code: nvcc was not found when it was configured");
+}
+Result<LaunchTimer> LaunchTimer::make(std::function<Status(CUstream_st*)>) {
   return unsupported("this build has no device code: nvcc was not found when it was configured");
 }
 Status LaunchTimer::warm_up(int) { return unsupported("this build has no device code"); }

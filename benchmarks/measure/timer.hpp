@@ -1,12 +1,15 @@
 // Times launches on a CUDA device with CUDA events.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "benchmarks/measure/perf_record.hpp"
 #include "fp8_sdpa/plan.hpp"
 #include "fp8_sdpa/status.hpp"
+
+struct CUstream_st;
 
 namespace fp8_sdpa::bench {
 
@@ -28,6 +31,8 @@ class LaunchTimer {
  public:
   /// kUnsupported in a build without device code or for a plan of the host executor.
   static Result<LaunchTimer> make(const Plan& plan, Method method);
+  /// Times whatever a function puts on the stream, by Method::kQueuedWarm.
+  static Result<LaunchTimer> make(std::function<Status(CUstream_st* stream)> launch);
 
   LaunchTimer(LaunchTimer&&) noexcept;
   LaunchTimer& operator=(LaunchTimer&&) noexcept;

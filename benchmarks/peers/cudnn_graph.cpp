@@ -154,6 +154,13 @@ class Graph final : public CudnnGraph {
 
   Status bind_bf16() {
     pointers_[kO] = problem_.o.data;
+    if (problem_.q.dtype == Dtype::kBFloat16) {
+      for (const auto& [uid, tensor] :
+           {std::pair{kQ, &problem_.q}, {kK, &problem_.k}, {kV, &problem_.v}}) {
+        pointers_[uid] = tensor->data;
+      }
+      return {};
+    }
     const std::int64_t heads = problem_.heads_kv;
     if (Status s =
             bind_converted(kQ, problem_.q, problem_.descales.q, problem_.heads_q, problem_.seq_q);

@@ -24,8 +24,9 @@ Status load_cudnn();
 class CudnnGraph {
  public:
   /// Builds the graph for the problem's sizes, on its tensors: of the problem's own format
-  /// (FP8 in, FP8 out, scales for P and O of its own), or, with `as_bf16`, on copies of Q, K and V
-  /// as bf16 with a bf16 output. kUnsupported with cuDNN's reason where it does not serve it.
+  /// (FP8 in, FP8 out, scales for P and O of its own), or, with `as_bf16`, on Q, K and V as bf16,
+  /// copies where they are FP8, with a bf16 output. kUnsupported with cuDNN's reason where it does
+  /// not serve it.
   static Result<std::unique_ptr<CudnnGraph>> make(const Problem& problem, const Device& device,
                                                   bool as_bf16);
   virtual ~CudnnGraph() = default;

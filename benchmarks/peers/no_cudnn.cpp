@@ -1,4 +1,5 @@
 // What stands for cuDNN's peers in a build without cudnn-frontend.
+#include "benchmarks/peers/cudnn_graph.hpp"
 #include "benchmarks/peers/peer.hpp"
 
 namespace fp8_sdpa::bench {
@@ -15,6 +16,12 @@ std::string missing() {
 const PeerSource& cudnn_source() {
   static constexpr PeerSource kSource{{}, missing, [] {}};
   return kSource;
+}
+
+Status load_cudnn() { return unsupported(missing()); }
+
+Result<std::unique_ptr<CudnnGraph>> CudnnGraph::make(const Problem&, const Device&, bool) {
+  return load_cudnn();
 }
 
 }  // namespace fp8_sdpa::bench

@@ -17,6 +17,7 @@
 #include "benchmarks/peers/contest.hpp"
 #include "benchmarks/peers/flash3/flash3_peers.hpp"
 #include "benchmarks/peers/ratios.hpp"
+#include "benchmarks/peers/unquantised.hpp"
 #include "benchmarks/run/drawn_shapes.hpp"
 #include "benchmarks/run/goal_shapes.hpp"
 
@@ -26,6 +27,7 @@ using namespace fp8_sdpa;
 using namespace fp8_sdpa::bench;
 
 constexpr const char* kGoogleFile = "benchmark.json";
+constexpr const char* kUnquantisedFile = "unquantised.json";
 constexpr const char* kGoals = "goals";
 constexpr const char* kGoal = "goal";
 constexpr Method kRatioMethods[] = {kRatioMethod};
@@ -44,6 +46,7 @@ struct Arguments {
   bool exact = false;
   int drawn = 0;
   std::uint64_t draw_seed = 0;
+  bool unquantised = false;
 
   bool wants_goals() const { return shapes == kGoal; }
   /// Goal and drawn shapes are many: they make a table of ratios of single launches.
@@ -152,6 +155,20 @@ Status write_all(ResultDirectory& directory, const RunInfo& run, const Device& d
   return replace_file(directory.path() + "/PEERS.md", "# Peers\n\n" + tables);
 }
 
+/// From bf16 to bf16: rows of unquantised.hpp beside what the run was.
+Result<int> run_unquantised(const Arguments& arguments, const Device& device, const RunInfo& info) {
+  auto directory = ResultDirectory::open_empty(folder_or_default(arguments.folder, "peers"));
+  if (!directory.ok()) return directory.status();
+  auto rows = measure_unquantised(unquantised_shapes(), arguments.draw_seed, device,
+                                  {print_line, Progress()});
+  if (!rows.ok()) return rows.status();
+  nlohmann::json document = result_header(info);
+  document["rows"] = std::move(*rows);
+  if (Status s = directory->write(kUnquantisedFile, document); !s.ok()) return s;
+  print_line("results: " + reference::one_line(directory->path()));
+  return kExitPass;
+}
+
 Result<int> run(const Arguments& arguments) {
   if (Status s = check_sources(process_environment()); !s.ok()) return s;
   auto plan = resolve(arguments);
@@ -161,6 +178,7 @@ Result<int> run(const Arguments& arguments) {
   if (Status s = require_gpu(*choice); !s.ok()) return s;
   const auto info = describe_run(choice->device);
   if (!info.ok()) return info.status();
+  if (arguments.unquantised) return run_unquantised(arguments, choice->device, *info);
   auto directory = ResultDirectory::open_empty(folder_or_default(arguments.folder, "peers"));
   if (!directory.ok()) return directory.status();
   plan->scratch = std::filesystem::absolute(directory->path()).string();
@@ -208,6 +226,9 @@ int main(int argc, char** argv) {
                                 "goal: a table of ratios")
                            .between(0, kMostDrawn);
   line.add("--draw-seed", arguments.draw_seed, "Of --drawn").needs(drawn);
+  line.add("--unquantised", arguments.unquantised,
+           "From bf16 to bf16 in one call, beside cuDNN's bf16: errors, times, and the quantiser's "
+           "share of a copy's rate");
   const Option lse =
       line.add("--lse", arguments.lse, "All write an LSE; peers that cannot are declined");
   line.add("--exact", arguments.exact, "Ours of exact row sums").needs(lse);

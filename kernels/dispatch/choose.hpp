@@ -18,4 +18,7 @@ namespace fp8_sdpa::detail {
 Result<const Variant*> choose(const Problem& problem, const Device& device, bool toggles_chosen,
                               const PlanOptions& options = {});
 
+/// plan() and forward() in one call on that device, without a workspace.
+Status forward_at_once(const Problem& problem, const Device& device, CUstream_st* stream);
+
 }  // namespace fp8_sdpa::detail

@@ -64,12 +64,16 @@ Status forward(const Plan& plan, void* workspace, CUstream_st* stream) {
   return functions.launch(plan.problem(), queue);
 }
 
+Status detail::forward_at_once(const Problem& problem, const Device& device, CUstream_st* stream) {
+  const Result<Plan> made = plan(problem, device, nullptr, {.no_workspace = true});
+  if (!made.ok()) return made.status();
+  return forward(*made, nullptr, stream);
+}
+
 Status forward(const Problem& problem, CUstream_st* stream) {
   const Result<Device> device = current_device();
   if (!device.ok()) return device.status();
-  const Result<Plan> made = plan(problem, *device, nullptr, {.no_workspace = true});
-  if (!made.ok()) return made.status();
-  return forward(*made, nullptr, stream);
+  return detail::forward_at_once(problem, *device, stream);
 }
 
 }  // namespace fp8_sdpa

@@ -2,6 +2,7 @@
 // that include this text.
 #pragma once
 
+#include "attention/few_keys.hpp"
 #include "sm89/kernel.cuh"
 #include "sm89/sm89.hpp"
 
@@ -22,7 +23,7 @@ Status launch_terms(const Problem& problem, const gpu::Queue& queue) {
 
 template <Backend kBackend>
 Status launch(const Problem& problem, const gpu::Queue& queue) {
-  return problem.seq_kv <= kMaxKeysOfTwoTerms ? launch_terms<2>(problem, queue)
+  return problem.seq_kv <= attention::kMaxKeysOfTwoTerms ? launch_terms<2>(problem, queue)
                                               : launch_terms<1>(problem, queue);
 }
 

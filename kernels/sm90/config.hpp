@@ -63,11 +63,6 @@ struct Config {
   constexpr bool transposes_once() const { return transpose == Transpose::kOnceByBlocks; }
 };
 
-/// Up to this many keys P has two E4M3 terms. Rounding P to one, in steps of 2^-3 of its binade,
-/// moves an output by 0.015 / sqrt(keys) rms for uniform(-1, 1) values; the largest of some
-/// thousand outputs, 4 to 5 times that, must stay below 0.01.
-inline constexpr std::int64_t kMaxKeysOfTwoTerms = 128;
-
 /// Registers a thread of a consumer and of the producer, out of the 65,536 of a multiprocessor.
 struct RegisterShares {
   int consumer, producer;

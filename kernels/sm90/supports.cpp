@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "attention/few_keys.hpp"
 #include "sm90/sm90.hpp"
 
 namespace fp8_sdpa::sm90 {
@@ -83,10 +84,10 @@ std::string served_head_dims(const TileShape& asked) {
 }
 
 Status check_keys(const std::string& name, const TileShape& shape, const Problem& p) {
-  const bool few = p.seq_kv <= kMaxKeysOfTwoTerms;
+  const bool few = p.seq_kv <= attention::kMaxKeysOfTwoTerms;
   if (few == shape.config.two_terms) return {};
   return unsupported(name + " serves " + (few ? "more than " : "at most ") +
-                     number(kMaxKeysOfTwoTerms) + " keys, not " + number(p.seq_kv));
+                     number(attention::kMaxKeysOfTwoTerms) + " keys, not " + number(p.seq_kv));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "dispatch/choose.hpp"
 #include "reference/judge/harness.hpp"
 #include "tests/gates/gate_cases.hpp"
 
@@ -61,6 +62,21 @@ std::vector<const Variant*> sm90_variants() {
     if (variant->family == Family::kSm90) chosen.push_back(variant);
   }
   return chosen;
+}
+
+// The call without a plan has no workspace to give: no rows are shared.
+TEST(RunningAtOnce, TakesNoWorkspace) {
+  Device device;
+  if (!use_backend(Backend::kHost, &device)) return;
+  const auto data = case_data(make_shape(1, 3, 300, 1100, 128), 81);
+  const auto harness = reference::Harness::make(*data, device, {});
+  ASSERT_TRUE(harness.ok()) << harness.status().message();
+  const Problem& problem = (*harness)->problem();
+  const auto shared = plan(problem, device);
+  ASSERT_TRUE(shared.ok()) << shared.status().message();
+  EXPECT_GT(shared->workspace_bytes(), 0U);
+  const Status ran = detail::forward_at_once(problem, device, nullptr);
+  EXPECT_TRUE(ran.ok()) << ran.message();
 }
 
 // One tile of rows and many keys: every block has a part of it.

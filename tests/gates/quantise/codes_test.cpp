@@ -172,6 +172,12 @@ TEST_P(Quantiser, HasNoSubnormalDescale) {
     std::vector<float> values = quantiser_values(request);
     for (float& x : values) x *= factor;
     expect_right_run(request, values);
+    // The least descale that there is, and a head's just below it.
+    const std::size_t per_head = values.size() / request.all_heads();
+    std::fill(values.begin(), values.end(), 0.0F);
+    values[3] = 448.0F * 0x1p-100F;
+    values[per_head + 3] = 447.0F * 0x1p-100F;
+    expect_right_run(request, values);
   }
 }
 

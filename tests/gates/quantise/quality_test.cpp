@@ -36,6 +36,7 @@ struct Asked {
   bool wants_lse = true;
   float softmax_scale = 0.0F;
   std::uint64_t seed = 0;
+  PlanOptions plan_options = {};
 
   reference::Extent rows() const {
     return {sizes.batch, sizes.heads_q, sizes.seq_q, sizes.head_dim, sequence_major, 8};
@@ -142,7 +143,7 @@ class QuantisedAttention : public testing::TestWithParam<Backend> {
     problem.rotate = asked.rotate;
     problem.seed = asked.seed;
     problem.smooth = asked.smooth;
-    const auto made = plan(problem, device_);
+    const auto made = plan(problem, device_, nullptr, asked.plan_options);
     EXPECT_TRUE(made.ok()) << made.status().message();
     if (!made.ok()) return {};
     const Memory workspace = buffer(made->workspace_bytes());
@@ -269,6 +270,25 @@ TEST_P(QuantisedAttention, ServesEveryKindOfProblem) {
       EXPECT_LT(error.lse, 4.0 * score_error) << "turn " << turn;
     }
   }
+}
+
+// A batch more changes no bit of a row, though blocks would share rows in each case.
+TEST_P(QuantisedAttention, MayBeBatchInvariant) {
+  if (!ready_ || device_.sm_version != 90) return;
+  Asked asked;
+  asked.plan_options.batch_invariant = true;
+  asked.sizes = {2, 3, 3, 300, 1100, 128, Mask::kNone};
+  const Inputs all = inputs(asked);
+  const Attention together = run(asked, all);
+  asked.sizes.batch = 1;
+  Inputs first = all;
+  first.q.resize(first.q.size() / 2);
+  first.k.resize(first.k.size() / 2);
+  first.v.resize(first.v.size() / 2);
+  const Attention alone = run(asked, first);
+  ASSERT_FALSE(HasFailure());
+  EXPECT_TRUE(std::equal(alone.o.begin(), alone.o.end(), together.o.begin()));
+  EXPECT_TRUE(std::equal(alone.lse.begin(), alone.lse.end(), together.lse.begin()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Gates, QuantisedAttention,

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "dispatch/resources.hpp"
 #include "dispatch/variant.hpp"
 #include "dispatch/variant_impl.hpp"
 #include "fp8_sdpa/plan.hpp"
@@ -88,6 +89,20 @@ TEST(VariantTable, EveryPairOfSwitchesIsCompiled) {
 
 // 64 KiB for the ladder; the Hopper kernels state limits of their own, what a block
 // of sm_90 may opt in to.
+TEST(VariantTable, ALadderVariantHasTheSameResourcesAtEachHeadDim) {
+  for (const Variant& variant : variants()) {
+    if (variant.family == Family::kSm90) continue;
+    const Resources resources = resources_at(variant, 64);
+    EXPECT_GT(resources.threads, 0) << variant.name;
+    EXPECT_EQ(resources.threads, variant.resources.threads) << variant.name;
+    EXPECT_EQ(resources.shared_bytes, variant.resources.shared_bytes) << variant.name;
+  }
+}
+
+TEST(Toggles, AreThoseOfTheConfiguration) {
+  EXPECT_EQ(toggles_chosen(), FP8_SDPA_TOGGLES_CHOSEN != 0);
+}
+
 TEST(VariantTable, ResourcesAreWithinTheLimitsOfTheFamily) {
   for (const Variant& variant : variants()) {
     const std::size_t limit = (variant.family == Family::kSm90 ? 227U : 64U) * 1024U;

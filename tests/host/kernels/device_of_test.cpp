@@ -5,10 +5,20 @@
 
 #include <cstring>
 
-#if FP8_SDPA_HAS_DEVICE
 namespace fp8_sdpa {
 namespace {
 
+// It has the limits of an sm_90.
+TEST(HostExecutor, SaysWhatItIs) {
+  const Device device = host_executor();
+  EXPECT_EQ(device.backend, Backend::kHost);
+  EXPECT_EQ(device.sm_version, 90);
+  EXPECT_EQ(device.sm_count, 1);
+  EXPECT_EQ(device.shared_memory_per_block, std::size_t{227 << 10});
+  EXPECT_EQ(device.name, "host executor");
+}
+
+#if FP8_SDPA_HAS_DEVICE
 TEST(DeviceOf, HasEachPropertyInItsPlace) {
   cudaDeviceProp properties{};
   std::strcpy(properties.name, "made-up");
@@ -27,6 +37,7 @@ TEST(DeviceOf, HasEachPropertyInItsPlace) {
   EXPECT_EQ(device.name, "made-up");
 }
 
+#endif
+
 }  // namespace
 }  // namespace fp8_sdpa
-#endif

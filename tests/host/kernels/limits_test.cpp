@@ -161,7 +161,9 @@ TEST_P(Sm90Limits, WorkTiles) {
        {Tiles{1, kMost, 1, true}, Tiles{1, kMost + 1, 1, false}, Tiles{2, kMost / 2, 1, true},
         Tiles{2, kMost / 2 + 1, 1, false}, Tiles{kMost, 1, 1, true}, Tiles{kMost + 1, 1, 1, false},
         Tiles{1, 1 << 20, 1023, true}, Tiles{1, 1 << 20, 1024, false},
-        Tiles{2, 1 << 19, 1023, true}, Tiles{2, 1 << 19, 1024, false}}) {
+        Tiles{2, 1 << 19, 1023, true}, Tiles{2, 1 << 19, 1024, false},
+        // 2^32 of them: 0, as an int.
+        Tiles{1 << 28, 16, 1, false}}) {
     if (batch > 2 && config.v_in_workspace()) continue;  // their keys have a lower limit
     SCOPED_TRACE(testing::Message() << batch << " x " << heads << " x " << tiles);
     Problem p = problem_of(GetParam());

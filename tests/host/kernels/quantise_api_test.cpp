@@ -188,6 +188,16 @@ TEST(Quantisation, MayTouchOtherMemory) {
   EXPECT_TRUE(made.ok()) << made.status().message();
 }
 
+TEST(Quantisation, ServesThreeHeadDims) {
+  for (int head_dim = 1; head_dim < 600; ++head_dim) {
+    Quantisation q = good();
+    q.seq = q.heads = q.batch = 1;
+    q.head_dim = head_dim;
+    EXPECT_EQ(plan(q, host_executor()).ok(), head_dim == 64 || head_dim == 128 || head_dim == 256)
+        << head_dim;
+  }
+}
+
 // A ticket for each tile of each pass, between whose passes other heads may lie.
 TEST(Quantisation, CountsItsTickets) {
   Quantisation q = good();

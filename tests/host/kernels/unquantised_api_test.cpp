@@ -1,10 +1,15 @@
 // What plan() says of a problem before its quantisation that it declines, and what memory it wants.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <ostream>
 #include <string>
+#include <tuple>
+#include <utility>
 
+#include "fp8_sdpa/quantise.hpp"
 #include "fp8_sdpa/unquantised.hpp"
 
 namespace fp8_sdpa::unquantised_api {
@@ -104,6 +109,56 @@ TEST(Unquantised, WantsAWorkspace) {
                                 " bytes (UnquantisedPlan::workspace_bytes)");
   EXPECT_EQ(forward(*made, reinterpret_cast<char*>(g_o) + 16, nullptr).message(),
             "workspace is not aligned to 256 bytes");
+}
+
+// Codes and descales, the mean and the dot products, and the workspace of the step that needs most:
+// whose quantisation that is depends on the lengths.
+TEST(Unquantised, HasRoomForEveryStep) {
+  const auto aligned = [](std::size_t bytes) { return (bytes + 255) / 256 * 256; };
+  for (const auto& [seq_q, seq_kv] : {std::pair{150, 20000}, {20000, 150}}) {
+    for (const bool smooth : {false, true}) {
+      UnquantisedProblem problem = good();
+      Problem& p = problem.attention;
+      problem.smooth = smooth;
+      p.seq_q = seq_q;
+      p.seq_kv = seq_kv;
+      for (const auto& [tensor, seq] :
+           {std::pair{&p.q, seq_q}, {&p.k, seq_kv}, {&p.v, seq_kv}, {&p.o, seq_q}}) {
+        tensor->stride_head = std::int64_t{seq} * 64;
+        tensor->stride_batch = 2 * tensor->stride_head;
+      }
+      p.o.data = reinterpret_cast<void*>(std::uintptr_t{1} << 50);  // room enough
+      p.lse = reinterpret_cast<float*>(std::uintptr_t{1} << 51);
+      const auto made = plan(problem, host_executor());
+      ASSERT_TRUE(made.ok()) << made.status().message();
+      std::size_t most = made->attention().workspace_bytes();
+      std::size_t tensors = 0;
+      for (const auto& [tensor, seq, is_k] :
+           {std::tuple{&p.q, seq_q, false}, {&p.k, seq_kv, true}, {&p.v, seq_kv, false}}) {
+        Quantisation q;
+        q.batch = q.heads = 2;
+        q.seq = seq;
+        q.head_dim = 64;
+        q.from = q.codes = *tensor;
+        q.codes.dtype = Dtype::kE4M3;
+        q.codes.data = reinterpret_cast<void*>(std::uintptr_t{1} << 52);
+        float some[4];
+        q.descales = some;
+        q.smooth = is_k && smooth;
+        if (q.smooth) q.mean = reinterpret_cast<float*>(std::uintptr_t{1} << 53);
+        const auto step = plan(q, host_executor());
+        ASSERT_TRUE(step.ok()) << step.status().message();
+        most = std::max(most, step->workspace_bytes());
+        tensors +=
+            aligned(std::size_t{4} * static_cast<std::size_t>(seq) * 64) + aligned(sizeof some);
+      }
+      if (smooth) {
+        tensors += aligned(4 * 64 * sizeof(float));
+        tensors += aligned(std::size_t{4} * static_cast<std::size_t>(seq_q) * sizeof(float));
+      }
+      EXPECT_EQ(made->workspace_bytes(), tensors + most) << seq_q << " x " << seq_kv;
+    }
+  }
 }
 
 // As large as is served.

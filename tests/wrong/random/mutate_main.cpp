@@ -35,7 +35,8 @@ constexpr int kBadUsage = 2;
 constexpr int kShards = 16;
 constexpr int kSecondsToBuild = 3600;
 constexpr int kSecondsOfUnitTests = 60;
-constexpr int kSecondsOfGates = 400;
+constexpr int kSecondsOfGates = 400;      // of the variants of a family
+constexpr int kSecondsOfAllGates = 2400;  // which take some 400 where the machine is idle
 /// The checks of the asan preset that need no library, and what they cost.
 constexpr const char* kUndefined = "-fsanitize=undefined -fsanitize-undefined-trap-on-error";
 constexpr int kTimesSlower = 4;
@@ -175,7 +176,9 @@ void try_tests(const Catalogue& catalogue, Workshop& workshop, const char* by, J
     std::string filter;
     int seconds;
   } tests[] = {{"tests/host_tests", "*", kSecondsOfUnitTests},
-               {"tests/gates/gates", filter_of(catalogue, mutant.file), kSecondsOfGates}};
+               {"tests/gates/gates", filter_of(catalogue, mutant.file),
+                families_of(catalogue, mutant.file, kKernels).empty() ? kSecondsOfAllGates
+                                                                      : kSecondsOfGates}};
   for (const auto& test : tests) {
     judged.detail = workshop.failure_of(mutant, built, test.binary, test.filter,
                                         test.seconds * (by != nullptr ? kTimesSlower : 1));

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Writes results/h200/quality: floors.json and a table of errors and times, unquantised.md.
+
+    quality_floors.py --out FOLDER --gpu NAME --command TEXT --rows FILE
+
+--rows is unquantised.json of `./sdpa peers --unquantised`. Floors that need what is not built yet are
+not in the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+
+from house_floors import floor, write_floors
+
+ERRORS = {"d128_8k": 8.6e-3, "d64_4k": 1.5e-2}  # of FlashAttention-3's set, with the default options
+
+
+def least(rows: list[dict], value) -> tuple[str, float]:
+    """The row with the smallest value."""
+    worst = min(rows, key=value)
+    return worst["shape"], round(value(worst), 3)
+
+
+def floors_of(rows: list[dict]) -> list[dict]:
+    floors = []
+    for name in ("plain", "rotate", "smooth", "both", "static"):
+        shape, share = least(rows, lambda row, name=name: row[f"share_{name}"])
+        floors.append(floor(f"quantiser, {name}, share of a copy's rate, least: {shape}", share, "ratio", 0.8, 0.9, True))
+    by_name = {row["shape"]: row for row in rows}
+    for shape, most in ERRORS.items():
+        row = by_name[shape]
+        floors.append(floor(f"RMSE of {shape}", float(f"{row['rmse_both']:.3g}"), "RMSE", most, most, False))
+        above = round(100 * (row["rmse_both"] / row["exact_both"] - 1), 2)
+        floors.append(floor(f"RMSE of {shape} above exact", above, "%", 1, 1, False))
+    timed = [row for row in rows if "cudnn_bf16_us" in row]
+    if timed:
+        shape, ratio = least(timed, lambda row: row["cudnn_bf16_us"] / row["ours_us"])
+        floors.append(floor(f"bf16 to bf16 over cuDNN's bf16, least: {shape}", ratio, "ratio", 1.3, 1.5, True))
+    return floors
+
+
+def table_of(rows: list[dict]) -> str:
+    head = ["shape", "ours, us", "attention alone, us", "cuDNN bf16, us", "cuDNN / ours",
+            "RMSE: plain", "rotated", "smoothed", "both", "exact, both", "cuDNN bf16"]  # fmt: skip
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for row in rows:
+        cudnn = row.get("cudnn_bf16_us")
+        cells = [row["shape"], f"{row['ours_us']:.1f}", f"{row['attention_us']:.1f}"]
+        cells += [f"{cudnn:.1f}", f"{cudnn / row['ours_us']:.2f}"] if cudnn else ["-", "-"]
+        names = ("rmse_plain", "rmse_rotate", "rmse_smooth", "rmse_both", "exact_both", "rmse_cudnn_bf16")
+        cells += [f"{row[name]:.3g}" if name in row else "-" for name in names]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("gpu", "command"):
+        parser.add_argument(f"--{name}", required=True)
+    for name in ("out", "rows"):
+        parser.add_argument(f"--{name}", required=True, type=pathlib.Path)
+    options = parser.parse_args()
+    rows = json.loads(options.rows.read_text())["rows"]
+    document = {"gpu": options.gpu, "command": options.command, "floors": floors_of(rows)}
+    write_floors(options.out / "floors.json", document)
+    (options.out / "unquantised.md").write_text(table_of(rows))
+
+
+if __name__ == "__main__":
+    main()

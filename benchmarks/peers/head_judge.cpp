@@ -1,0 +1,107 @@
+#include "benchmarks/peers/head_judge.hpp"
+
+#include <cmath>
+#include <cstddef>
+
+#include "reference/formats/half.hpp"
+#include "reference/formats/quantise.hpp"
+#include "reference/oracle/oracle.hpp"
+
+namespace fp8_sdpa::bench {
+namespace {
+
+constexpr int kRowsOfRange = 32;
+constexpr int kRanges = 4;
+
+/// Of differences.
+struct Squares {
+  double sum = 0.0;
+  std::size_t count = 0;
+
+  void add(const std::vector<float>& got, const std::vector<float>& want) {
+    for (std::size_t i = 0; i < want.size(); ++i) sum += std::pow(double{got[i]} - want[i], 2);
+    count += want.size();
+  }
+  double root_of_mean() const { return std::sqrt(sum / static_cast<double>(count)); }
+};
+
+}  // namespace
+
+HeadJudge::HeadJudge(const reference::Shape& shape, const reference::Inputs& values,
+                     std::uint64_t seed)
+    : shape_(shape), values_(values), seed_(seed), heads_{0, shape.batch * shape.heads_q - 1} {
+  for (int range = 0; range < kRanges; ++range) {
+    for (int i = 0; i < kRowsOfRange; ++i) {
+      rows_.push_back((shape.seq_q - kRowsOfRange) * range / (kRanges - 1) + i);
+    }
+  }
+  for (const int head : heads_) {
+    want_.push_back(
+        attend(head_of(values.q, head), head_of(values.k, head), head_of(values.v, head)));
+  }
+}
+
+double HeadJudge::rmse(const std::vector<std::uint16_t>& o) const {
+  const auto size = static_cast<std::ptrdiff_t>(shape_.seq_q * shape_.head_dim);
+  Squares squares;
+  for (std::size_t i = 0; i < heads_.size(); ++i) {
+    Values head;
+    for (auto at = o.begin() + heads_[i] * size; at != o.begin() + (heads_[i] + 1) * size; ++at) {
+      head.push_back(reference::decode_16(*at, Dtype::kBFloat16));
+    }
+    squares.add(rows_of(head), want_[i]);
+  }
+  return squares.root_of_mean();
+}
+
+double HeadJudge::rmse_of_exact(bool rotate, bool smooth) const {
+  Squares squares;
+  for (std::size_t i = 0; i < heads_.size(); ++i) {
+    squares.add(attend(quantised(head_of(values_.q, heads_[i]), rotate, false),
+                       quantised(head_of(values_.k, heads_[i]), rotate, smooth),
+                       quantised(head_of(values_.v, heads_[i]), false, false)),
+                want_[i]);
+  }
+  return squares.root_of_mean();
+}
+
+HeadJudge::Values HeadJudge::head_of(const Values& tensor, int head) const {
+  const auto size = static_cast<std::ptrdiff_t>(shape_.seq_q * shape_.head_dim);
+  return {tensor.begin() + head * size, tensor.begin() + (head + 1) * size};
+}
+
+HeadJudge::Values HeadJudge::rows_of(const Values& head) const {
+  Values chosen;
+  for (const std::int64_t row : rows_) {
+    const auto* const first = head.data() + row * shape_.head_dim;
+    chosen.insert(chosen.end(), first, first + shape_.head_dim);
+  }
+  return chosen;
+}
+
+HeadJudge::Values HeadJudge::attend(const Values& q, const Values& k, const Values& v) const {
+  std::vector<std::int64_t> keys;
+  for (const std::int64_t row : rows_) {
+    keys.push_back(shape_.mask == Mask::kCausal ? row + 1 : shape_.seq_kv);
+  }
+  const reference::AttentionSizes sizes{
+      1,          1, 1, static_cast<std::int64_t>(rows_.size()), shape_.seq_kv, shape_.head_dim,
+      Mask::kNone};
+  return reference::attention_fp64(rows_of(q), k, v, sizes, 1.0 / std::sqrt(shape_.head_dim), 0,
+                                   keys)
+      .o;
+}
+
+HeadJudge::Values HeadJudge::quantised(const Values& head, bool rotate, bool smooth) const {
+  std::vector<double> values(head.begin(), head.end());
+  if (rotate) values = reference::rotate(values, shape_.head_dim, seed_);
+  if (smooth) {
+    const auto mean = reference::means(values, 1, shape_.head_dim);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] -= mean[i % mean.size()];
+  }
+  const auto size = static_cast<std::int64_t>(head.size());
+  return reference::dequantise(
+      reference::quantise({values.begin(), values.end()}, 1, size, Dtype::kE4M3));
+}
+
+}  // namespace fp8_sdpa::bench

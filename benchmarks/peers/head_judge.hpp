@@ -1,0 +1,38 @@
+// Errors of attention on unquantised tensors: some rows of two heads against fp64.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/inputs/inputs.hpp"
+#include "reference/inputs/shape.hpp"
+
+namespace fp8_sdpa::bench {
+
+class HeadJudge {
+ public:
+  /// fp64 attention of the first and the last head's rows, four ranges of 32 of each. @pre as many
+  /// KV heads as heads, as many keys as rows; `values` outlive it.
+  HeadJudge(const reference::Shape& shape, const reference::Inputs& values, std::uint64_t seed);
+
+  /// sqrt(mean((got - want)^2)) of O as bf16, (batch, heads, seq, head_dim) contiguous.
+  double rmse(const std::vector<std::uint16_t>& o) const;
+  /// The same of fp64 attention on what the tensors quantise to: no kernel can be better.
+  double rmse_of_exact(bool rotate, bool smooth) const;
+
+ private:
+  using Values = std::vector<float>;
+  Values head_of(const Values& tensor, int head) const;
+  Values rows_of(const Values& head) const;
+  Values attend(const Values& q, const Values& k, const Values& v) const;
+  Values quantised(const Values& head, bool rotate, bool smooth) const;
+
+  const reference::Shape& shape_;
+  const reference::Inputs& values_;
+  std::uint64_t seed_;  ///< of the rotation
+  std::vector<int> heads_;
+  std::vector<std::int64_t> rows_;
+  std::vector<Values> want_;  ///< of each head
+};
+
+}  // namespace fp8_sdpa::bench

@@ -1,0 +1,31 @@
+// From bf16 to bf16 in one call, the quantisation counted, beside cuDNN's bf16 attention: errors
+// against fp64 attention of the bf16 tensors, and times.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "benchmarks/run/runner.hpp"
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/status.hpp"
+#include "reference/inputs/shape.hpp"
+
+namespace fp8_sdpa::bench {
+
+/// What is measured: 2 batches of 16 heads (8 at head_dim 256), 4k, 8k and 16k keys, both masks, of
+/// FlashAttention-3's set with outliers (arXiv 2407.08608, section 4.3).
+std::vector<reference::Shape> unquantised_shapes();
+
+/// A row for each shape: medians of launches in turns, in microseconds, of the whole call
+/// ("ours_us"), of its attention kernel ("attention_us"), of cuDNN ("cudnn_bf16_us", or
+/// "cudnn_bf16" with the reason why there is none) and of a copy of as many bytes as quantising K
+/// reads and writes ("copy_us"); shares of that copy's rate of the quantiser on K without options,
+/// rotating, smoothing, both, and with static descales ("share_..."); and RMSE over some rows, of
+/// ours without options and with each ("rmse_..."), of fp64 attention on what they quantise to
+/// ("exact_..."), where no kernel can be better, and of cuDNN ("rmse_cudnn_bf16").
+Result<nlohmann::json> measure_unquantised(const std::vector<reference::Shape>& shapes,
+                                           std::uint64_t seed, const Device& device,
+                                           const Output& output);
+
+}  // namespace fp8_sdpa::bench

@@ -1,0 +1,57 @@
+// Errors of attention on unquantised tensors.
+#include "benchmarks/peers/head_judge.hpp"
+
+#include <gtest/gtest.h>
+
+#include "benchmarks/peers/unquantised.hpp"
+#include "reference/formats/half.hpp"
+#include "reference/oracle/oracle.hpp"
+
+namespace fp8_sdpa::bench {
+namespace {
+
+TEST(HeadJudge, MeasuresTheRowsOfTheFirstAndTheLastHead) {
+  for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
+    reference::Shape shape = reference::shape_of("made", {1, 3, 3, 160, 160, 64, mask});
+    shape.inputs.family = "outliers";
+    const auto values = reference::draw_inputs(shape, 5);
+    ASSERT_TRUE(values.ok());
+    const HeadJudge judge(shape, *values, 7);
+    const auto exact = reference::attention_fp64(values->q, values->k, values->v,
+                                                 reference::sizes_of(shape), 0.125);
+    std::vector<std::uint16_t> o;
+    for (const float x : exact.o) o.push_back(reference::encode_16(x, Dtype::kBFloat16));
+    const double rounded = judge.rmse(o);
+    EXPECT_LT(rounded, 1e-3);
+    EXPECT_GT(rounded, 0.0);
+    // The head in the middle is not looked at; the first row of the first one and the last of the
+    // last one are: 256 of 512 rows.
+    const std::size_t head = 160 * 64;
+    o[head + 5] = 0x7e00;
+    EXPECT_EQ(judge.rmse(o), rounded);
+    for (const std::size_t at : {std::size_t{0}, 3 * head - 1}) {
+      auto wrong = o;
+      wrong[at] = reference::encode_16(exact.o[at] + 16.0F, Dtype::kBFloat16);
+      EXPECT_NEAR(judge.rmse(wrong), 16.0 / 128.0, 2e-3) << at;  // 16 / sqrt(2 * 128 * 64)
+    }
+    // What is lost in quantisation: some of it by outliers, which a rotation spreads.
+    if (mask == Mask::kNone) {
+      EXPECT_LT(judge.rmse_of_exact(true, false), judge.rmse_of_exact(false, false));
+    }
+    EXPECT_NEAR(judge.rmse_of_exact(false, true), judge.rmse_of_exact(false, false),
+                0.2 * judge.rmse_of_exact(false, false));
+  }
+}
+
+TEST(UnquantisedShapes, AreOfEachHeadDimMaskAndLength) {
+  const auto shapes = unquantised_shapes();
+  ASSERT_EQ(shapes.size(), 18U);
+  EXPECT_EQ(shapes[9].name, "d128_8k_causal");
+  EXPECT_EQ(shapes[9].seq_kv, 8192);
+  EXPECT_EQ(shapes[9].mask, Mask::kCausal);
+  EXPECT_EQ(shapes[17].heads_q, 8);
+  EXPECT_EQ(shapes[17].inputs.family, "outliers");
+}
+
+}  // namespace
+}  // namespace fp8_sdpa::bench
