@@ -35,8 +35,8 @@ constexpr int kBadUsage = 2;
 constexpr int kShards = 16;
 constexpr int kSecondsToBuild = 3600;
 constexpr int kSecondsOfUnitTests = 60;
-constexpr int kSecondsOfGates = 400;      // of the variants of a family
-constexpr int kSecondsOfAllGates = 2400;  // which take some 400 where the machine is idle
+constexpr int kSecondsOfGates = 400;  // of the variants of a family, or of an eighth of all
+constexpr int kShardsOfAllGates = 8;
 /// The checks of the asan preset that need no library, and what they cost.
 constexpr const char* kUndefined = "-fsanitize=undefined -fsanitize-undefined-trap-on-error";
 constexpr int kTimesSlower = 4;
@@ -171,17 +171,18 @@ void try_tests(const Catalogue& catalogue, Workshop& workshop, const char* by, J
     judged.fate = built.compiles ? Fate::kSame : Fate::kNotCompiled;
     return;
   }
+  const bool is_host_code = families_of(catalogue, mutant.file, kKernels).empty();
   const struct {
     const char* binary;
     std::string filter;
-    int seconds;
-  } tests[] = {{"tests/host_tests", "*", kSecondsOfUnitTests},
-               {"tests/gates/gates", filter_of(catalogue, mutant.file),
-                families_of(catalogue, mutant.file, kKernels).empty() ? kSecondsOfAllGates
-                                                                      : kSecondsOfGates}};
+    int seconds, shards;
+  } tests[] = {{"tests/host_tests", "*", kSecondsOfUnitTests, 1},
+               {"tests/gates/gates", filter_of(catalogue, mutant.file), kSecondsOfGates,
+                is_host_code ? kShardsOfAllGates : 1}};
   for (const auto& test : tests) {
-    judged.detail = workshop.failure_of(mutant, built, test.binary, test.filter,
-                                        test.seconds * (by != nullptr ? kTimesSlower : 1));
+    judged.detail =
+        workshop.failure_of(mutant, built, test.binary, test.filter,
+                            test.seconds * (by != nullptr ? kTimesSlower : 1), test.shards);
     if (judged.detail.empty()) continue;
     judged.fate = Fate::kKilled;
     judged.by = by != nullptr ? by : fs::path(test.binary).filename().string();

@@ -162,8 +162,8 @@ Workshop::Built Workshop::build(const Mutant& mutant) {
 }
 
 std::string Workshop::failure_of(const Mutant& mutant, const Built& built,
-                                 const std::string& binary, const std::string& filter,
-                                 int seconds) {
+                                 const std::string& binary, const std::string& filter, int seconds,
+                                 int shards) {
   const fs::path folder = work_ / mutant.name;
   const std::string name = fs::path(binary).filename();
   const fs::path log = folder / (name + ".log");
@@ -181,9 +181,15 @@ std::string Workshop::failure_of(const Mutant& mutant, const Built& built,
   if (run("cd " + quote(build_.string()) + " && " + link, log, kSecondsToBuild) != 0) {
     throw std::runtime_error(mutant.name + " does not link: " + log.string());
   }
-  const int status = run("cd " + quote(folder.string()) + " && " + quote(linked.string()) +
-                             " --gtest_fail_fast --gtest_brief=1 --gtest_filter=" + quote(filter),
-                         log, seconds);
+  const std::string tests =
+      quote(linked.string()) + " --gtest_fail_fast --gtest_brief=1 --gtest_filter=" + quote(filter);
+  const std::string all = std::to_string(shards);
+  const int status = run(
+      "cd " + quote(folder.string()) + "; export GTEST_TOTAL_SHARDS=" + all +
+          "; status=0; pids=; i=0; while [ $i -lt " + all + " ]; do GTEST_SHARD_INDEX=$i " + tests +
+          " > shard_$i 2>&1 & pids=\"$pids $!\"; i=$((i + 1)); done; "
+          "for pid in $pids; do wait $pid || status=$?; done; cat shard_*; exit $status",
+      log, seconds);
   fs::remove(linked);
   if (status == 0) return "";
   if (status == kTimeIsOver) return "it hung";

@@ -37,9 +37,10 @@ class Workshop {
   };
   Built build(const Mutant& mutant);
 
-  /// What a test binary says of the mutant: nothing if it passes, else the test that fails.
+  /// What a test binary says of the mutant: nothing if it passes, else the test that fails. Its
+  /// tests run as `shards` processes side by side, each for so many seconds of a core at most.
   std::string failure_of(const Mutant& mutant, const Built& built, const std::string& binary,
-                         const std::string& filter, int seconds);
+                         const std::string& filter, int seconds, int shards);
 
  private:
   enum class Which { kTried, kOthers };  ///< kernels of a family
