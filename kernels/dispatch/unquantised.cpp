@@ -7,15 +7,13 @@
 #include <tuple>
 #include <utility>
 
+#include "dispatch/plan_state.hpp"
 #include "fp8_sdpa/quantise.hpp"
 #include "gpu/queue.hpp"
 #include "quantise/params.hpp"
 
 namespace fp8_sdpa {
 namespace {
-
-/// An address that nothing has and nobody looks at: a plan is made before its memory is known.
-constexpr std::uintptr_t kNowhere = std::uintptr_t{1} << 46;
 
 /// What lies in the workspace, one after the other.
 class Layout {
@@ -133,7 +131,7 @@ Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& de
     return invalid_argument("PlanOptions::no_workspace is set; codes need a workspace");
   }
   if (Status s = check_sizes(problem.attention); !s.ok()) return s;
-  const Steps steps = steps_of(problem, reinterpret_cast<void*>(kNowhere));
+  const Steps steps = steps_of(problem, reinterpret_cast<void*>(detail::kNowhere));
   std::size_t most = 0;  // that a step needs
   for (const auto& [name, quantisation] :
        {std::pair{"q", &steps.q}, {"k", &steps.k}, {"v", &steps.v}}) {
@@ -147,7 +145,7 @@ Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& de
   result.problem_ = problem;
   result.attention_ = *attention;
   result.options_ = options;
-  result.workspace_bytes_ = reinterpret_cast<std::uintptr_t>(steps.workspace) - kNowhere +
+  result.workspace_bytes_ = reinterpret_cast<std::uintptr_t>(steps.workspace) - detail::kNowhere +
                             std::max(most, attention->workspace_bytes());
   return result;
 }

@@ -10,6 +10,7 @@ constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 32;
 constexpr std::uint64_t kMaxStride = std::uint64_t{1} << 40;
 constexpr std::uint32_t kMaxBox = 256;
 constexpr std::uint64_t kAlignment = 16;
+constexpr int kAddressBits = 57;  // of a process, with five levels of page tables
 
 fp8_sdpa::Status wrong(const std::string& what) {
   return fp8_sdpa::invalid_argument("tensor map: " + what);
@@ -35,6 +36,9 @@ fp8_sdpa::Status check_dimension(const TensorShape& shape, int i) {
 fp8_sdpa::Status check_tensor_shape(const TensorShape& shape) {
   if (shape.base == nullptr || reinterpret_cast<std::uintptr_t>(shape.base) % kAlignment != 0) {
     return wrong("the tensor's address is null or not a multiple of 16 bytes");
+  }
+  if (reinterpret_cast<std::uintptr_t>(shape.base) >> kAddressBits != 0) {
+    return wrong("the tensor's address is one that no memory has: 2^57 or more");
   }
   if (shape.element_bytes != 1 && shape.element_bytes != 2 && shape.element_bytes != 4) {
     return wrong("elements of " + std::to_string(shape.element_bytes) + " bytes: 1, 2 or 4");

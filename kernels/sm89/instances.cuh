@@ -24,7 +24,7 @@ Status launch_terms(const Problem& problem, const gpu::Queue& queue) {
 template <Backend kBackend>
 Status launch(const Problem& problem, const gpu::Queue& queue) {
   return problem.seq_kv <= attention::kMaxKeysOfTwoTerms ? launch_terms<2>(problem, queue)
-                                              : launch_terms<1>(problem, queue);
+                                                         : launch_terms<1>(problem, queue);
 }
 
 template Status launch<gpu::kBackend>(const Problem&, const gpu::Queue&);

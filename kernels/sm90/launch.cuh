@@ -58,6 +58,7 @@ inline Status encode(const MapRequest& request, gpu::TensorMap& map, MapSteps& s
     return static_cast<std::uint64_t>(entries > 1 ? value : kAny);
   };
   const Tensor& t = *request.tensor;
+  if (!detail::has_memory(t.data)) return {};
   const std::int64_t heads = t.stride_head == 0 ? 1 : request.heads;
   const std::int64_t batch = t.stride_batch == 0 ? 1 : request.batch;
   steps = {heads > 1 ? 1 : 0, batch > 1 ? 1 : 0};

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
+
+#include "fp8_sdpa/device.hpp"
 
 namespace fp8_sdpa {
 namespace {
