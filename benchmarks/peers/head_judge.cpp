@@ -57,9 +57,12 @@ double HeadJudge::rmse(const std::vector<std::uint16_t>& o) const {
 double HeadJudge::rmse_of_exact(bool rotate, bool smooth) const {
   Squares squares;
   for (std::size_t i = 0; i < heads_.size(); ++i) {
-    squares.add(attend(quantised(head_of(values_.q, heads_[i]), rotate, false),
-                       quantised(head_of(values_.k, heads_[i]), rotate, smooth),
-                       quantised(head_of(values_.v, heads_[i]), false, false)),
+    const auto quantised = [&](const Values& tensor, bool rotated, bool smoothed) {
+      return reference::quantised(head_of(tensor, heads_[i]), 1, shape_.head_dim, rotated, smoothed,
+                                  seed_);
+    };
+    squares.add(attend(quantised(values_.q, rotate, false), quantised(values_.k, rotate, smooth),
+                       quantised(values_.v, false, false)),
                 want_[i]);
   }
   return squares.root_of_mean();
@@ -90,18 +93,6 @@ HeadJudge::Values HeadJudge::attend(const Values& q, const Values& k, const Valu
   return reference::attention_fp64(rows_of(q), k, v, sizes, 1.0 / std::sqrt(shape_.head_dim), 0,
                                    keys)
       .o;
-}
-
-HeadJudge::Values HeadJudge::quantised(const Values& head, bool rotate, bool smooth) const {
-  std::vector<double> values(head.begin(), head.end());
-  if (rotate) values = reference::rotate(values, shape_.head_dim, seed_);
-  if (smooth) {
-    const auto mean = reference::means(values, 1, shape_.head_dim);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] -= mean[i % mean.size()];
-  }
-  const auto size = static_cast<std::int64_t>(head.size());
-  return reference::dequantise(
-      reference::quantise({values.begin(), values.end()}, 1, size, Dtype::kE4M3));
 }
 
 }  // namespace fp8_sdpa::bench

@@ -25,7 +25,6 @@ class HeadJudge {
   Values head_of(const Values& tensor, int head) const;
   Values rows_of(const Values& head) const;
   Values attend(const Values& q, const Values& k, const Values& v) const;
-  Values quantised(const Values& head, bool rotate, bool smooth) const;
 
   const reference::Shape& shape_;
   const reference::Inputs& values_;

@@ -11,6 +11,7 @@
 #include "benchmarks/measure/timing.hpp"
 #include "benchmarks/run/run_report.hpp"
 #include "benchmarks/run/runner.hpp"
+#include "reference/judge/quantisation_cost.hpp"
 
 namespace {
 
@@ -42,6 +43,20 @@ void print_opening(const RunRequest& request, const RunInfo& run,
     print_line("note: " + std::string(pair.variant->name) + " declines " + pair.shape + ": " +
                pair.reason);
   }
+}
+
+/// What quantisation costs the heads of a file's tensors: printed, and all of it in a file.
+Status say_costs(const PendingCase& pending, const std::string& folder) {
+  constexpr std::size_t kPrinted = 8;
+  const auto data = pending.make();
+  if (!data.ok()) return data.status();
+  Progress()("what quantisation costs");
+  const auto costs = reference::quantisation_costs(**data);
+  print_line(
+      "quantisation alone, no kernel: ||O' - O|| / ||O|| of each head, the worst first; rotated, "
+      "smoothed: with these options of fp8_sdpa/quantise.hpp\n" +
+      reference::cost_table(costs, kPrinted));
+  return replace_file(folder + "/QUANTISATION.md", reference::cost_table(costs, costs.size()));
 }
 
 Result<int> run_tool(int argc, char** argv) {
@@ -79,6 +94,9 @@ Result<int> run_tool(int argc, char** argv) {
 
   print_opening(*request, *run, *declined, hopper);
   if (cases->front().source != nullptr) print_line(lines_of(*cases->front().source));
+  if (options->qkv_costs) {
+    if (Status s = say_costs(cases->front(), directory->path()); !s.ok()) return s;
+  }
   const auto results = run_cases(*request, *cases, *declined, {print_line, Progress()});
   if (!results.ok()) return results.status();
   {

@@ -10,7 +10,7 @@ constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 32;
 constexpr std::uint64_t kMaxStride = std::uint64_t{1} << 40;
 constexpr std::uint32_t kMaxBox = 256;
 constexpr std::uint64_t kAlignment = 16;
-constexpr int kAddressBits = 57;  // of a process, with five levels of page tables
+constexpr int kAddressBits = 62;  // no memory is there, nor near it
 
 fp8_sdpa::Status wrong(const std::string& what) {
   return fp8_sdpa::invalid_argument("tensor map: " + what);
@@ -38,7 +38,7 @@ fp8_sdpa::Status check_tensor_shape(const TensorShape& shape) {
     return wrong("the tensor's address is null or not a multiple of 16 bytes");
   }
   if (reinterpret_cast<std::uintptr_t>(shape.base) >> kAddressBits != 0) {
-    return wrong("the tensor's address is one that no memory has: 2^57 or more");
+    return wrong("the tensor's address is one that no memory has: 2^62 or more");
   }
   if (shape.element_bytes != 1 && shape.element_bytes != 2 && shape.element_bytes != 4) {
     return wrong("elements of " + std::to_string(shape.element_bytes) + " bytes: 1, 2 or 4");

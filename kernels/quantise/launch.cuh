@@ -6,6 +6,8 @@
 #include "quantise/kernel.cuh"
 
 namespace fp8_sdpa::quantiser {
+// Each backend's own: else the linker would keep one of two functions of one name.
+inline namespace GPU_BACKEND {
 
 template <Dtype kFrom, int kDim>
 Status launch_kernel(const Quantisation& q, const Device& device, void* workspace,
@@ -28,6 +30,8 @@ Status launch_dim(const Quantisation& q, const Device& device, void* workspace,
     default: return launch_kernel<Dtype::kFloat, kDim>(q, device, workspace, queue);
   }
 }
+
+}  // namespace GPU_BACKEND
 
 template <Backend kBackend>
 Status launch(const Quantisation& q, const Device& device, void* workspace,

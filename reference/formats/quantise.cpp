@@ -140,6 +140,22 @@ std::vector<double> means(const std::vector<double>& values, std::int64_t heads_
   return sums;
 }
 
+std::vector<float> quantised(const std::vector<float>& values, std::int64_t heads_total,
+                             int head_dim, bool rotated, bool smoothed, std::uint64_t seed) {
+  std::vector<double> transformed(values.begin(), values.end());
+  if (rotated) transformed = rotate(transformed, head_dim, seed);
+  const auto per_head = static_cast<std::int64_t>(values.size()) / heads_total;
+  if (smoothed) {
+    const std::vector<double> mean = means(transformed, heads_total, head_dim);
+    const auto dim = static_cast<std::size_t>(head_dim);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      transformed[i] -= mean[i / static_cast<std::size_t>(per_head) * dim + i % dim];
+    }
+  }
+  return dequantise(
+      quantise({transformed.begin(), transformed.end()}, heads_total, per_head, Dtype::kE4M3));
+}
+
 std::vector<float> dequantise(const QuantisedTensor& tensor) {
   const auto& table = decode_table(tensor.dtype);
   std::vector<float> values(tensor.codes.size());

@@ -40,6 +40,11 @@ std::vector<double> rotate(const std::vector<double>& values, int head_dim, std:
 std::vector<double> means(const std::vector<double>& values, std::int64_t heads_total,
                           int head_dim);
 
+/// What `values`, (heads_total, seq, head_dim) contiguous, are after the transformations that are
+/// asked for, to E4M3 with a descale a head and back: rotate() by `seed`, then less means().
+std::vector<float> quantised(const std::vector<float>& values, std::int64_t heads_total,
+                             int head_dim, bool rotated, bool smoothed, std::uint64_t seed = 0);
+
 /// codes[i] * descale, in fp32.
 std::vector<float> dequantise(const QuantisedTensor& tensor);
 

@@ -203,7 +203,7 @@ TEST(TensorMaps, RefuseWhatTmaCannotServe) {
   };
   refused([](auto& s) { s.base = nullptr; }, "address");
   refused([](auto& s) { s.base = memory + 8; }, "multiple of 16");
-  refused([](auto& s) { s.base = reinterpret_cast<void*>(std::uintptr_t{1} << 57); }, "no memory");
+  refused([](auto& s) { s.base = reinterpret_cast<void*>(std::uintptr_t{1} << 62); }, "no memory");
   refused([](auto& s) { s.element_bytes = 3; }, "elements of 3 bytes");
   refused([](auto& s) { s.rank = 1; }, "rank 1");
   refused([](auto& s) { s.rank = 5; }, "rank 5");
