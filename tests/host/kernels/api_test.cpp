@@ -115,7 +115,9 @@ TEST(VariantTable, ResourcesAreWithinTheLimitsOfTheFamily) {
 TEST(VariantTable, UnknownNameListsTheNearest) {
   for (const auto& [name, nearest] :
        {std::pair{"stage_c_cp_asinc", "stage_c_cp_async stage_c_lut_cp_async stage_c_wmma_pv"},
-        {"sm80", "sm80_mma sm89_mma stage_c"}}) {
+        {"sm80", "sm80_mma sm89_mma stage_c"},
+        // By every letter, the first one too.
+        {"sm9_short", "sm90_short sm89_mma sm80_mma"}}) {
     const auto found = find_variant(name);
     ASSERT_FALSE(found.ok());
     EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument);

@@ -1,10 +1,11 @@
 // Random single-point mutants of kernels, planner and checks: draws them, builds them, asks the
 // gates, and says what lives.
 //   mutate --seed N --count M [--files GLOB] [--out FOLDER] [--tsan BUILD] [--command TEXT]
-//          [--commit TEXT] [--again SCORE]
+//          [--asan BUILD] [--commit TEXT] [--again SCORE]
 // A kernel's mutant goes through the trials of wrong_kernels, dozens of them in one binary; what
 // lives, and a mutant of host code, goes into host_tests and gates, what then lives into the same
-// with UndefinedBehaviorSanitizer, and into the trials of a ThreadSanitizer build. --again takes
+// with UndefinedBehaviorSanitizer, and into the trials of an AddressSanitizer and of a
+// ThreadSanitizer build. --again takes
 // over an earlier score of the same draw and judges what lived: for an explanation or a gate that
 // came later. Exit code 0 if all were judged.
 #include <fnmatch.h>
@@ -210,6 +211,7 @@ int judge_all(const std::map<std::string, std::string>& options) {
     all.push_back({std::move(mutant), Fate::kLives, "", ""});
   }
   Workshop workshop(kSource, kBuild, kBuild / kRoom);
+  workshop.check_unedited();
   double before = 0.0;
   if (!options.at("--again").empty()) {
     before = take_over(options.at("--again"), all);
@@ -241,6 +243,13 @@ int judge_all(const std::map<std::string, std::string>& options) {
   on_all_cores(left.size(), [&](std::size_t i) {
     try_tests(catalogue, checked, "UndefinedBehaviorSanitizer", *left[i]);
   });
+  if (!options.at("--asan").empty()) {
+    std::erase_if(left, [&](const Judged* judged) {
+      return judged->fate != Fate::kLives ||
+             families_of(catalogue, judged->mutant.file, kKernels).empty();
+    });
+    try_kernels(left, options.at("--asan"), "AddressSanitizer");
+  }
   if (!options.at("--tsan").empty()) {
     // Blocks of sm90 take minutes there.
     std::erase_if(left, [&](const Judged* judged) {
@@ -262,7 +271,8 @@ int judge_all(const std::map<std::string, std::string>& options) {
 
 int main(int argc, char** argv) {
   std::map<std::string, std::string> options = {{"--files", "*"}, {"--out", "results"}};
-  for (const char* name : {"--seed", "--count", "--tsan", "--command", "--commit", "--again"}) {
+  for (const char* name :
+       {"--seed", "--count", "--asan", "--tsan", "--command", "--commit", "--again"}) {
     options[name] = "";
   }
   for (int i = 1; i < argc; i += 2) {

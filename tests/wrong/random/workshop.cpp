@@ -63,6 +63,24 @@ void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& wor
   if (problem) std::rethrow_exception(problem);
 }
 
+namespace {
+
+/// Runs a test binary in `folder` as so many processes side by side; its exit status.
+int run_tests(const fs::path& binary, const fs::path& folder, const std::string& filter,
+              int seconds, int shards, const fs::path& log) {
+  const std::string tests =
+      quote(binary.string()) + " --gtest_fail_fast --gtest_brief=1 --gtest_filter=" + quote(filter);
+  const std::string all = std::to_string(shards);
+  return run("cd " + quote(folder.string()) + "; export GTEST_TOTAL_SHARDS=" + all +
+                 "; status=0; pids=; i=0; while [ $i -lt " + all + " ]; do GTEST_SHARD_INDEX=$i " +
+                 tests +
+                 " > shard_$i 2>&1 & pids=\"$pids $!\"; i=$((i + 1)); done; "
+                 "for pid in $pids; do wait $pid || status=$?; done; cat shard_*; exit $status",
+             log, seconds);
+}
+
+}  // namespace
+
 Workshop::Workshop(fs::path source, fs::path build, fs::path work, std::string flags)
     : source_(std::move(source)),
       build_(std::move(build)),
@@ -161,6 +179,17 @@ Workshop::Built Workshop::build(const Mutant& mutant) {
   return built;
 }
 
+void Workshop::check_unedited() {
+  const fs::path folder = work_ / "unedited_tests";
+  constexpr int kSeconds = 1000;
+  constexpr int kShards = 8;
+  for (const char* binary : {"tests/host_tests", "tests/gates/gates"}) {
+    const fs::path log = folder / (fs::path(binary).filename().string() + ".log");
+    if (run_tests(build_ / binary, folder, "*", kSeconds, kShards, log) == 0) continue;
+    throw std::runtime_error(std::string(binary) + " fails without a mutant: " + log.string());
+  }
+}
+
 std::string Workshop::failure_of(const Mutant& mutant, const Built& built,
                                  const std::string& binary, const std::string& filter, int seconds,
                                  int shards) {
@@ -181,15 +210,7 @@ std::string Workshop::failure_of(const Mutant& mutant, const Built& built,
   if (run("cd " + quote(build_.string()) + " && " + link, log, kSecondsToBuild) != 0) {
     throw std::runtime_error(mutant.name + " does not link: " + log.string());
   }
-  const std::string tests =
-      quote(linked.string()) + " --gtest_fail_fast --gtest_brief=1 --gtest_filter=" + quote(filter);
-  const std::string all = std::to_string(shards);
-  const int status = run(
-      "cd " + quote(folder.string()) + "; export GTEST_TOTAL_SHARDS=" + all +
-          "; status=0; pids=; i=0; while [ $i -lt " + all + " ]; do GTEST_SHARD_INDEX=$i " + tests +
-          " > shard_$i 2>&1 & pids=\"$pids $!\"; i=$((i + 1)); done; "
-          "for pid in $pids; do wait $pid || status=$?; done; cat shard_*; exit $status",
-      log, seconds);
+  const int status = run_tests(linked, folder, filter, seconds, shards, log);
   fs::remove(linked);
   if (status == 0) return "";
   if (status == kTimeIsOver) return "it hung";

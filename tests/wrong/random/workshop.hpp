@@ -37,6 +37,9 @@ class Workshop {
   };
   Built build(const Mutant& mutant);
 
+  /// std::runtime_error where tests fail without a mutant: each would be a kill.
+  void check_unedited();
+
   /// What a test binary says of the mutant: nothing if it passes, else the test that fails. Its
   /// tests run as `shards` processes side by side, each for so many seconds of a core at most.
   std::string failure_of(const Mutant& mutant, const Built& built, const std::string& binary,
