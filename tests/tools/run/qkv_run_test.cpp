@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -91,6 +92,28 @@ TEST_F(QkvRun, TakesNamesScaleAndMaskAndWritesO) {
   EXPECT_NE(judge("sm90_independent", {"--qkv-names", "q,K,V"}).err.find("tensor \"q\" is missing"),
             std::string::npos);
   EXPECT_NE(judge("sm90_independent", {"--qkv-names", "Q,K"}).err.find(": expected three names"),
+            std::string::npos);
+}
+
+// Offsets of K's first channel: of no head's O, but of its scale.
+TEST_F(QkvRun, SaysWhatQuantisationCosts) {
+  write_tensors(64, 0.5F, 80.0F, 0.0F);
+  EXPECT_EQ(judge("sm80_mma").out.find("quantisation alone"), std::string::npos);
+  const Ran ran = judge("sm80_mma", {"--qkv-costs"});
+  const std::string table = read(at("out/QUANTISATION.md"));
+  EXPECT_NE(ran.out.find("quantisation alone, no kernel: "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("\n" + table), std::string::npos) << ran.out;
+  double plain = 0.0;
+  double rotated = 0.0;
+  double smoothed = 0.0;
+  const std::size_t mean = table.find("| mean of | all 2 |");
+  ASSERT_NE(mean, std::string::npos) << table;
+  ASSERT_EQ(std::sscanf(table.c_str() + mean, "| mean of | all 2 | %lf | %lf | %lf", &plain,
+                        &rotated, &smoothed),
+            3)
+      << table;
+  EXPECT_LT(smoothed, 0.7 * plain) << table;
+  EXPECT_NE(run(FP8_SDPA_RUN_BINARY, {"--qkv-costs"}).err.find("--qkv-costs requires --qkv"),
             std::string::npos);
 }
 
