@@ -144,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"VectorsInDots",
             [](Quantisation& q) {
               with_dots(q);
-              q.dot_with = g_dots - kHeads * kDim + 1;
+              q.dot_with = g_dots + 2 * kHeads * kSeq - 1;
             },
             kInvalid, "dots overlaps dot_with"},
         Bad{"CodesInFrom", [](Quantisation& q) { q.codes.data = g_from; }, kInvalid,
