@@ -13,8 +13,8 @@
 //   kCodes | x (less the mean) times 1 / descale, in FP8  |
 //
 // Partial sums are added in the order of the tiles, whoever comes last: the same bits each time.
-// A block asks for the next tile before it works on one: memory is never idle. Each thread copies
-// to shared memory what it will read itself, so that no barrier is needed for it.
+// A block asks for the next tile before it works on one. Each thread copies to shared memory what
+// it will read itself, so that no barrier is needed for it.
 #pragma once
 
 #include <cmath>

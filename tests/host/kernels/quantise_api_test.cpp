@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <ostream>
 #include <string>
 
 #include "dispatch/compiled_archs.hpp"
 #include "fp8_sdpa/quantise.hpp"
 #include "quantise/params.hpp"
+#include "tests/host/kernels/declined.hpp"
 
 namespace fp8_sdpa {
 namespace {
@@ -44,13 +44,9 @@ void with_dots(Quantisation& q) {
   q.dot_group = kHeads;
 }
 
-struct Bad {
-  const char* name;
-  void (*change)(Quantisation&);
-  StatusCode code;
-  const char* says;
-};
-void PrintTo(const Bad& bad, std::ostream* os) { *os << bad.name; }
+using Bad = tests::Declined<Quantisation>;
+using tests::kInvalid;
+using tests::kUnsupported;
 
 class BadQuantisation : public testing::TestWithParam<Bad> {};
 
@@ -58,14 +54,8 @@ TEST_P(BadQuantisation, IsDeclinedWithTheReason) {
   Quantisation q = good();
   GetParam().change(q);
   const auto made = plan(q, host_executor());
-  ASSERT_FALSE(made.ok());
-  EXPECT_EQ(made.status().code(), GetParam().code);
-  EXPECT_NE(made.status().message().find(GetParam().says), std::string::npos)
-      << made.status().message();
+  tests::expect_declined(GetParam(), made);
 }
-
-constexpr StatusCode kInvalid = StatusCode::kInvalidArgument;
-constexpr StatusCode kUnsupported = StatusCode::kUnsupported;
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadQuantisation,
@@ -160,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
               q.infinities = reinterpret_cast<std::uint32_t*>(g_mean + 2 * kHeads * kDim - 1);
             },
             kInvalid, "infinities overlaps mean"}),
-    [](const testing::TestParamInfo<Bad>& info) { return std::string(info.param.name); });
+    tests::name_of<Quantisation>);
 
 TEST(Quantisation, IsPlannedAndAsksForAWorkspace) {
   Quantisation q = good();

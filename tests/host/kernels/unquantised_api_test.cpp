@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <ostream>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "fp8_sdpa/quantise.hpp"
 #include "fp8_sdpa/unquantised.hpp"
+#include "tests/host/kernels/declined.hpp"
 
 namespace fp8_sdpa::unquantised_api {
 namespace {
@@ -36,13 +36,9 @@ UnquantisedProblem good() {
   return problem;
 }
 
-struct Bad {
-  const char* name;
-  void (*change)(Problem&);
-  StatusCode code;
-  const char* says;
-};
-void PrintTo(const Bad& bad, std::ostream* os) { *os << bad.name; }
+using Bad = tests::Declined<Problem>;
+using tests::kInvalid;
+using tests::kUnsupported;
 
 class BadUnquantised : public testing::TestWithParam<Bad> {};
 
@@ -50,14 +46,8 @@ TEST_P(BadUnquantised, IsDeclinedWithTheReason) {
   UnquantisedProblem problem = good();
   GetParam().change(problem.attention);
   const auto made = plan(problem, host_executor());
-  ASSERT_FALSE(made.ok());
-  EXPECT_EQ(made.status().code(), GetParam().code);
-  EXPECT_NE(made.status().message().find(GetParam().says), std::string::npos)
-      << made.status().message();
+  tests::expect_declined(GetParam(), made);
 }
-
-constexpr StatusCode kInvalid = StatusCode::kInvalidArgument;
-constexpr StatusCode kUnsupported = StatusCode::kUnsupported;
 
 INSTANTIATE_TEST_SUITE_P(
     Api, BadUnquantised,
@@ -91,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"LseInO", [](Problem& p) { p.lse = reinterpret_cast<float*>(g_o); }, kInvalid,
             "overlaps"},
         Bad{"Output", [](Problem& p) { p.o.dtype = Dtype::kFloat; }, kInvalid, "o.dtype is float"}),
-    [](const testing::TestParamInfo<Bad>& info) { return std::string(info.param.name); });
+    tests::name_of<Problem>);
 
 TEST(Unquantised, WantsAWorkspace) {
   const UnquantisedProblem problem = good();
