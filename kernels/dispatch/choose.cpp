@@ -1,5 +1,7 @@
 #include "dispatch/choose.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,24 +14,7 @@ namespace {
 /// asks about, chooses as they do.
 constexpr int kPredictedSmVersion = 90;
 constexpr int kHopperMultiprocessors = 132;
-
-const Variant* fastest(const std::vector<const Variant*>& serving, Problem problem,
-                       const Device& device, const PlanOptions& options) {
-  if (options.batch_invariant) problem.batch = kHopperMultiprocessors;
-  const int sm_count =
-      device.backend == Backend::kDevice ? device.sm_count : kHopperMultiprocessors;
-  const Variant* best = nullptr;
-  double best_us = 0.0;
-  for (const Variant* variant : serving) {
-    if (variant->impl->predicted_us == nullptr) continue;
-    const double us = variant->impl->predicted_us(problem, sm_count, options);
-    if (best == nullptr || us < best_us) {
-      best = variant;
-      best_us = us;
-    }
-  }
-  return best;
-}
+constexpr std::int64_t kLong = 8192;
 
 const Variant* first_of(Family family, const std::vector<const Variant*>& serving) {
   for (const Variant* variant : serving) {
@@ -39,6 +24,27 @@ const Variant* first_of(Family family, const std::vector<const Variant*>& servin
 }
 
 }  // namespace
+
+std::vector<Prediction> predictions(const Problem& problem, const Device& device,
+                                    const PlanOptions& options) {
+  Problem predicted = problem;
+  if (options.batch_invariant) {
+    predicted.batch = kHopperMultiprocessors;
+    predicted.seq_q = predicted.seq_kv = kLong;
+    predicted.mask = Mask::kNone;
+  }
+  const int sm_count =
+      device.backend == Backend::kDevice ? device.sm_count : kHopperMultiprocessors;
+  std::vector<Prediction> result;
+  for (const Variant& variant : variants()) {
+    const VariantImpl& impl = *variant.impl;
+    if (impl.predicted_us == nullptr || (options.no_workspace && impl.needs_workspace)) continue;
+    if (!variant.supports(problem, device).ok() || !impl.supports(predicted, device).ok()) continue;
+    result.push_back({&variant, impl.predicted_us(predicted, sm_count, options)});
+  }
+  std::ranges::stable_sort(result, {}, &Prediction::us);
+  return result;
+}
 
 Result<const Variant*> choose(const Problem& problem, const Device& device, bool toggles_chosen,
                               const PlanOptions& options) {
@@ -53,6 +59,10 @@ Result<const Variant*> choose(const Problem& problem, const Device& device, bool
     if (configured.ok() && serves(**configured)) return *configured;
   }
   if (first_reason.code() == StatusCode::kInvalidArgument) return first_reason;
+  if (device.sm_version == kPredictedSmVersion) {
+    const std::vector<Prediction> predicted = predictions(problem, device, options);
+    if (!predicted.empty()) return predicted.front().variant;
+  }
   std::vector<const Variant*> serving;
   for (const Variant& variant : variants()) {
     if (options.no_workspace && variant.impl->needs_workspace) continue;
@@ -62,9 +72,7 @@ Result<const Variant*> choose(const Problem& problem, const Device& device, bool
   if (serving.empty()) {
     return Status{first_reason.code(), "no variant serves this problem: " + first_reason.message()};
   }
-  const Variant* best = device.sm_version == kPredictedSmVersion
-                            ? fastest(serving, problem, device, options)
-                            : first_of(Family::kSm80, serving);
+  const Variant* best = first_of(Family::kSm80, serving);
   return best != nullptr ? best : serving.front();
 }
 

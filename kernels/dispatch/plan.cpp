@@ -37,6 +37,7 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
   }
   result.device_ = device;
   result.variant_ = variant;
+  result.options_ = options;
   if (const detail::Prepare prepare = functions_of(*variant, device).prepare; prepare != nullptr) {
     if (Status s = prepare(result.problem_, device, options, result.state_); !s.ok()) return s;
   }

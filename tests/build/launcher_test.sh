@@ -8,7 +8,7 @@ rm -rf "$work"
 mkdir -p "$work/tree" "$work/bin"
 cp "$1" "$work/tree/sdpa"
 mkdir -p "$work/tree/benchmarks/command"
-cp "$(dirname "$1")/benchmarks/command/"{measure.sh,completion.sh,help.txt} "$work/tree/benchmarks/command/"
+cp "$(dirname "$1")/benchmarks/command/"{environment.sh,measure.sh,completion.sh,help.txt} "$work/tree/benchmarks/command/"
 cp "$(dirname "$1")/CMakeLists.txt" "$work/tree/"
 sdpa=$work/tree/sdpa
 failures=0

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "fp8_sdpa/device.hpp"
@@ -31,9 +32,12 @@ struct alignas(64) PlanState {
 
 struct PlanOptions {
   /// Each row of O has the same bits in a batch of any size: no two blocks share a tile of query
-  /// rows, which would be cut where the whole problem says, and the library's own choice of variant
-  /// is the one for batches that fill the device. Slower where blocks would share, and where the
-  /// batch is small.
+  /// rows, which would be cut where the whole problem says. Where the library chooses the variant, on
+  /// sm_90, it is the one for long sequences that fill the device, whatever the problem, so that a
+  /// row's bits depend on its query, its keys in their order, its number modulo 16, whether seq_kv is
+  /// above 128 and these options alone: a prompt in chunks of a multiple of 16 rows, the first above
+  /// 128, has the bits of the prompt in one piece. Slower where blocks would share, and for short or
+  /// few sequences.
   bool batch_invariant = false;
   /// The plan needs no workspace: no rows are shared, and the variant is one that can do without.
   /// Which one the library chooses still goes by the whole problem.
@@ -57,12 +61,17 @@ class Plan {
   /// kWorkspaceAlignment: for the parts of query tiles that blocks share, and for V where it is
   /// transposed once for all blocks. Often 0; always 0 but for sm90.
   std::size_t workspace_bytes() const { return state_.workspace_bytes; }
+  /// For people, a line for each: the variant; its device; whether FP8 tensor cores multiply; the
+  /// workspace; the time predicted for it and for the others that serve the problem, where somebody
+  /// has measured; why the other families do not serve it.
+  std::string explain() const;
 
  private:
   friend Result<Plan> plan(const Problem&, const Device&, const Variant*, const PlanOptions&);
   Problem problem_;
   Device device_;
   const Variant* variant_ = nullptr;
+  PlanOptions options_;
   detail::PlanState state_;
 };
 

@@ -7,7 +7,8 @@
 // with UndefinedBehaviorSanitizer, and into the trials of an AddressSanitizer and of a
 // ThreadSanitizer build. --again takes
 // over an earlier score of the same draw and judges what lived: for an explanation or a gate that
-// came later. Exit code 0 if all were judged.
+// came later, or after a run that was cut short, of which FOLDER/unfinished has the score so far.
+// Exit code 0 if all were judged.
 #include <fnmatch.h>
 
 #include <chrono>
@@ -15,6 +16,7 @@
 #include <exception>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -200,6 +202,26 @@ void say(const Judged& judged) {
   std::fflush(stdout);
 }
 
+/// What lives, through the trials of the sanitizers' build trees; empty: there is none.
+void try_sanitizers(const Catalogue& catalogue, const fs::path& asan, const fs::path& tsan,
+                    std::vector<Judged*> left) {
+  if (!asan.empty()) {
+    std::erase_if(left, [&](const Judged* judged) {
+      return judged->fate != Fate::kLives ||
+             families_of(catalogue, judged->mutant.file, kKernels).empty();
+    });
+    try_kernels(left, asan, "AddressSanitizer");
+  }
+  if (!tsan.empty()) {
+    // Blocks of sm90 take minutes there.
+    std::erase_if(left, [&](const Judged* judged) {
+      const auto families = families_of(catalogue, judged->mutant.file, kKernels);
+      return judged->fate != Fate::kLives || families.empty() || families.back() == "sm90";
+    });
+    try_kernels(left, tsan, "ThreadSanitizer");
+  }
+}
+
 int judge_all(const std::map<std::string, std::string>& options) {
   const auto start = std::chrono::steady_clock::now();
   const Catalogue catalogue = read_catalogue(kSource / "tests/wrong/faults", kKernels);
@@ -233,35 +255,37 @@ int judge_all(const std::map<std::string, std::string>& options) {
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
+  const auto write = [&](const fs::path& folder) {
+    return write_score(
+        {seed, glob, options.at("--commit"), options.at("--command"), before + seconds()}, all,
+        folder);
+  };
+  const fs::path unfinished = fs::path(options.at("--out")) / "unfinished";
+  fs::create_directories(unfinished);
+  std::mutex one_at_a_time;
+  const auto try_all = [&](Workshop& where, const char* by) {
+    on_all_cores(left.size(), [&](std::size_t i) {
+      Judged judged = *left[i];
+      try_tests(catalogue, where, by, judged);
+      const std::lock_guard lock(one_at_a_time);
+      *left[i] = judged;
+      write(unfinished);
+    });
+    std::erase_if(left, [](const Judged* judged) { return judged->fate != Fate::kLives; });
+  };
   std::printf("%zu mutants, %zu of kernels; %zu left after %.0f s\n", all.size(), kernels.size(),
               left.size(), seconds());
   std::fflush(stdout);
-  on_all_cores(left.size(),
-               [&](std::size_t i) { try_tests(catalogue, workshop, nullptr, *left[i]); });
-  std::erase_if(left, [](const Judged* judged) { return judged->fate != Fate::kLives; });
+  write(unfinished);
+  try_all(workshop, nullptr);
+  std::printf("%zu left after %.0f s\n", left.size(), seconds());
+  std::fflush(stdout);
   Workshop checked(kSource, kBuild, kBuild / kRoom / "checked", kUndefined);
-  on_all_cores(left.size(), [&](std::size_t i) {
-    try_tests(catalogue, checked, "UndefinedBehaviorSanitizer", *left[i]);
-  });
-  if (!options.at("--asan").empty()) {
-    std::erase_if(left, [&](const Judged* judged) {
-      return judged->fate != Fate::kLives ||
-             families_of(catalogue, judged->mutant.file, kKernels).empty();
-    });
-    try_kernels(left, options.at("--asan"), "AddressSanitizer");
-  }
-  if (!options.at("--tsan").empty()) {
-    // Blocks of sm90 take minutes there.
-    std::erase_if(left, [&](const Judged* judged) {
-      const auto families = families_of(catalogue, judged->mutant.file, kKernels);
-      return judged->fate != Fate::kLives || families.empty() || families.back() == "sm90";
-    });
-    try_kernels(left, options.at("--tsan"), "ThreadSanitizer");
-  }
+  try_all(checked, "UndefinedBehaviorSanitizer");
+  try_sanitizers(catalogue, options.at("--asan"), options.at("--tsan"), left);
   for (const Judged& judged : all) say(judged);
-  const std::string line =
-      write_score({seed, glob, options.at("--commit"), options.at("--command"), before + seconds()},
-                  all, options.at("--out"));
+  const std::string line = write(options.at("--out"));
+  fs::remove_all(unfinished);
   std::printf("%s (%.0f s)\n", line.c_str(), seconds());
   return 0;
 }

@@ -1,0 +1,78 @@
+// Plan::explain().
+#include <array>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "dispatch/choose.hpp"
+#include "dispatch/variant.hpp"
+#include "fp8_sdpa/plan.hpp"
+
+namespace fp8_sdpa {
+namespace {
+
+constexpr int kWgmmaSmVersion = 90;
+constexpr std::size_t kOthersNamed = 4;
+
+std::string rounded(double us) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f", us);
+  return text.data();
+}
+
+std::string_view multiplies_with(Family family, int sm_version) {
+  switch (family) {
+    case Family::kStageC:
+    case Family::kSm80: return "half tensor cores: codes are widened to half (no FP8 rate)";
+    case Family::kSm89:
+      return sm_version >= kWgmmaSmVersion
+                 ? "FP8 mma.sync, which this architecture runs at the rate of half"
+                 : "FP8 tensor cores (mma.sync)";
+    case Family::kSm90: return "FP8 tensor cores (wgmma)";
+    case Family::kPeer: break;
+  }
+  return "somebody else's kernel";
+}
+
+}  // namespace
+
+std::string Plan::explain() const {
+  std::string text = std::string(variant_->name) + ": " + std::string(variant_->summary) + "\n";
+  text += "device: " + device_.name + ", sm_" + std::to_string(device_.sm_version);
+  text += device_.backend == Backend::kHost
+              ? " played on the CPU by the host executor: right, and slow\n"
+              : ", " + std::to_string(device_.sm_count) + " multiprocessors\n";
+  text += "multiplies on: " + std::string(multiplies_with(variant_->family, device_.sm_version));
+  text += "\nworkspace: " + std::to_string(workspace_bytes()) + " bytes\n";
+
+  std::string others;
+  std::size_t named = 0;
+  for (const detail::Prediction& p : detail::predictions(problem_, device_, options_)) {
+    if (p.variant == variant_) {
+      text += "predicted for an sm_90: " + rounded(p.us) + " us\n";
+    } else if (named++ < kOthersNamed) {
+      others += (others.empty() ? "" : ", ") + std::string(p.variant->name) + " " + rounded(p.us);
+    }
+  }
+  if (!others.empty()) text += "others predicted, in us: " + others + "\n";
+
+  // One reason a family: its variants share their limits.
+  std::array<bool, 4> serves{};
+  std::array<std::string, 4> reasons;
+  for (const Variant& variant : variants()) {
+    const auto family = static_cast<std::size_t>(variant.family);
+    const Status status = variant.supports(problem_, device_);
+    if (status.ok()) {
+      serves[family] = true;
+    } else if (reasons[family].empty()) {
+      reasons[family] = "declined: " + status.message() + "\n";
+    }
+  }
+  for (std::size_t family = 0; family < serves.size(); ++family) {
+    if (!serves[family]) text += reasons[family];
+  }
+  text.pop_back();
+  return text;
+}
+
+}  // namespace fp8_sdpa

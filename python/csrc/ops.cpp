@@ -1,0 +1,292 @@
+// The operators torch.ops.fp8_sdpa.*: tensors in, the library called, tensors out. Their shapes and
+// layouts stand a second time in python/src/fp8_sdpa/_ops.py, for tensors without data.
+#include <torch/csrc/stable/library.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "choices.hpp"
+#include "fp8_sdpa/plan.hpp"
+#include "fp8_sdpa/quantise.hpp"
+#include "fp8_sdpa/unquantised.hpp"
+#include "tensors.hpp"
+
+namespace fp8_sdpa::torch_op {
+namespace {
+
+using torch::stable::zero_;
+
+/// Those that a caller of either form of attention gives.
+struct Options {
+  bool causal;
+  std::optional<double> scale;
+  bool return_lse, exact_lse;
+};
+
+/// Everything that one call of attention brings together. Q, K and V are kept for as long as their
+/// views are looked at.
+struct Call {
+  TorchTensor q, k, v;
+  Sizes q_sizes, kv_sizes;
+  TorchTensor out, lse;
+  Problem problem;
+
+  bool nothing_to_write() const { return out.numel() == 0; }
+};
+
+constexpr ScalarType kBFloat16 = ScalarType::BFloat16;
+
+/// head_dim is one that kernels have, the next larger one otherwise: more zeros change no score.
+int padded(int head_dim) {
+  for (const int served : {64, 128, 256}) {
+    if (head_dim <= served) return served;
+  }
+  return head_dim;
+}
+
+TorchTensor pad_to(const TorchTensor& tensor, int head_dim) {
+  const std::int64_t more = head_dim - tensor.size(3);
+  if (more == 0) return tensor;
+  const std::int64_t last_axis[] = {0, more};
+  return torch::stable::pad(tensor, {last_axis, 2});
+}
+
+Call prepare(const Place& place, const TorchTensor& q, const TorchTensor& k, const TorchTensor& v,
+             ScalarType out_type, const Options& options, bool pads) {
+  place.check_holds(k, "k");
+  place.check_holds(v, "v");
+  const Sizes qs = sizes_of(q, "q");
+  const Sizes ks = sizes_of(k, "k");
+  const Sizes vs = sizes_of(v, "v");
+  const auto differ = [](const std::string& what, std::int64_t a, std::int64_t b) {
+    fail(invalid_argument(what + ", " + std::to_string(a) + " and " + std::to_string(b)));
+  };
+  if (ks.batch != qs.batch) differ("k and q have different batches", ks.batch, qs.batch);
+  if (vs.batch != qs.batch) differ("v and q have different batches", vs.batch, qs.batch);
+  if (vs.heads != ks.heads) differ("v and k have different numbers of heads", vs.heads, ks.heads);
+  if (vs.seq != ks.seq) differ("v and k have different lengths", vs.seq, ks.seq);
+  if (ks.head_dim != qs.head_dim) {
+    differ("k and q have different head_dims", ks.head_dim, qs.head_dim);
+  }
+  if (vs.head_dim != qs.head_dim) {
+    differ("v and q have different head_dims", vs.head_dim, qs.head_dim);
+  }
+  if (qs.head_dim == 0) fail(invalid_argument("head_dim is 0; it must be at least 1"));
+
+  const int head_dim = pads ? padded(qs.head_dim) : qs.head_dim;
+  Sizes padded_sizes = qs;
+  padded_sizes.head_dim = head_dim;
+  Call call{readable(pad_to(q, head_dim)),
+            readable(pad_to(k, head_dim)),
+            readable(pad_to(v, head_dim)),
+            qs,
+            ks,
+            empty_laid_out_as(q, padded_sizes, out_type),
+            options.return_lse ? empty(q, {qs.batch, qs.heads, qs.seq}, ScalarType::Float)
+                               : empty(q, {0}, ScalarType::Float),
+            {}};
+  Problem& p = call.problem;
+  p.batch = qs.batch;
+  p.heads_q = qs.heads;
+  p.heads_kv = ks.heads;
+  p.seq_q = qs.seq;
+  p.seq_kv = ks.seq;
+  p.head_dim = head_dim;
+  p.q = view_of(call.q, dtype_of(call.q, "q"));
+  p.k = view_of(call.k, dtype_of(call.k, "k"));
+  p.v = view_of(call.v, dtype_of(call.v, "v"));
+  p.o = view_of(call.out, dtype_of(call.out, "out"));
+  if (options.return_lse) p.lse = call.lse.mutable_data_ptr<float>();
+  p.lse_sum = options.exact_lse ? LseSum::kExact : LseSum::kDenominator;
+  p.softmax_scale =
+      static_cast<float>(options.scale ? *options.scale : 1.0 / std::sqrt(qs.head_dim));
+  p.mask = options.causal ? Mask::kCausal : Mask::kNone;
+  if (!(p.softmax_scale > 0.0F)) {
+    fail(invalid_argument("scale is " + std::to_string(p.softmax_scale) +
+                          "; it must be positive and finite"));
+  }
+  return call;
+}
+
+/// Without the columns that padding added.
+std::tuple<TorchTensor, TorchTensor> results_of(const Call& call) {
+  TorchTensor out = call.out;
+  if (out.size(3) != call.q_sizes.head_dim) {
+    out = torch::stable::narrow(out, 3, 0, call.q_sizes.head_dim);
+  }
+  return {out, call.lse};
+}
+
+/// No row sees a key.
+std::tuple<TorchTensor, TorchTensor> results_without_keys(Call& call) {
+  zero_(call.out);
+  torch::stable::fill_(call.lse, -std::numeric_limits<double>::infinity());
+  return results_of(call);
+}
+
+UnquantisedProblem unquantised(const Call& call, bool rotate, bool smooth, std::int64_t seed) {
+  return {call.problem, rotate, static_cast<std::uint64_t>(seed), smooth};
+}
+
+ScalarType output_type(const TorchTensor& q) {
+  return q.scalar_type() == ScalarType::Half ? ScalarType::Half : kBFloat16;
+}
+
+std::tuple<TorchTensor, TorchTensor> attention(TorchTensor q, TorchTensor k, TorchTensor v,
+                                               bool causal, std::optional<double> scale,
+                                               bool rotate, bool smooth, std::int64_t seed,
+                                               bool return_lse, bool exact_lse,
+                                               bool batch_invariant) {
+  const Place place(q);
+  Call call = prepare(place, q, k, v, output_type(q), {causal, scale, return_lse, exact_lse},
+                      /*pads=*/true);
+  if (call.nothing_to_write()) return results_of(call);
+  if (call.kv_sizes.seq == 0) return results_without_keys(call);
+  const UnquantisedPlan made =
+      value_of(plan(unquantised(call, rotate, smooth, seed), place.device(), nullptr,
+                    {.batch_invariant = batch_invariant}));
+  const Workspace workspace(q, made.workspace_bytes(), UnquantisedPlan::kWorkspaceAlignment);
+  check(forward(made, workspace.data(), place.stream()));
+  return results_of(call);
+}
+
+/// A dtype that a caller may leave to its default.
+ScalarType one_of(std::optional<ScalarType> given, ScalarType by_default, ScalarType other,
+                  const char* name, const char* expected) {
+  const ScalarType type = given.value_or(by_default);
+  if (type != by_default && type != other) {
+    fail(invalid_argument(std::string(name) + " must be " + expected));
+  }
+  return type;
+}
+
+const float* descale_of(const Place& place, const TorchTensor& tensor, int batch, int heads,
+                        const char* name) {
+  place.check_holds(tensor, name);
+  if (tensor.scalar_type() != ScalarType::Float || tensor.dim() != 2 || tensor.size(0) != batch ||
+      tensor.size(1) != heads || !tensor.is_contiguous()) {
+    fail(invalid_argument(std::string(name) + " must be float32, contiguous, of shape (" +
+                          std::to_string(batch) + ", " + std::to_string(heads) + ")"));
+  }
+  return tensor.const_data_ptr<float>();
+}
+
+std::tuple<TorchTensor, TorchTensor> attention_fp8(
+    TorchTensor q, TorchTensor k, TorchTensor v, TorchTensor q_descale, TorchTensor k_descale,
+    TorchTensor v_descale, bool causal, std::optional<double> scale,
+    std::optional<ScalarType> out_dtype, bool return_lse, bool exact_lse, bool batch_invariant) {
+  const Place place(q);
+  const ScalarType out_type = one_of(out_dtype, kBFloat16, ScalarType::Half, "out_dtype",
+                                     "torch.bfloat16 or torch.float16");
+  Call call =
+      prepare(place, q, k, v, out_type, {causal, scale, return_lse, exact_lse}, /*pads=*/false);
+  Problem& p = call.problem;
+  p.descales = {descale_of(place, q_descale, p.batch, p.heads_q, "q_descale"),
+                descale_of(place, k_descale, p.batch, p.heads_kv, "k_descale"),
+                descale_of(place, v_descale, p.batch, p.heads_kv, "v_descale")};
+  if (call.nothing_to_write()) return results_of(call);
+  if (call.kv_sizes.seq == 0) return results_without_keys(call);
+  const Plan made = value_of(
+      Choices::of_this_thread().plan_of(p, place.device(), {.batch_invariant = batch_invariant}));
+  const Workspace workspace(q, made.workspace_bytes(), Plan::kWorkspaceAlignment);
+  check(forward(made, workspace.data(), place.stream()));
+  return results_of(call);
+}
+
+std::string explain(TorchTensor q, TorchTensor k, TorchTensor v, bool causal,
+                    std::optional<double> scale, bool return_lse, bool exact_lse,
+                    bool batch_invariant) {
+  const Place place(q);
+  const bool codes = is_fp8(dtype_of(q, "q"));
+  Call call = prepare(place, q, k, v, output_type(q), {causal, scale, return_lse, exact_lse},
+                      /*pads=*/!codes);
+  const PlanOptions plan_options{.batch_invariant = batch_invariant};
+  Choices& choices = Choices::of_this_thread();
+  if (!codes) {
+    const UnquantisedProblem problem = unquantised(call, /*rotate=*/true, /*smooth=*/true, 0);
+    return value_of(choices.plan_of(problem, place.device(), plan_options)).attention().explain();
+  }
+  const std::int64_t heads = std::int64_t{call.problem.batch} * call.problem.heads_q;
+  const TorchTensor descales = empty(q, {heads}, ScalarType::Float);  // not read
+  const auto* any = descales.const_data_ptr<float>();
+  call.problem.descales = {any, any, any};
+  return value_of(choices.plan_of(call.problem, place.device(), plan_options)).explain();
+}
+
+std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor> quantise_op(
+    TorchTensor x, std::optional<TorchTensor> descale, std::optional<ScalarType> dtype, bool rotate,
+    std::int64_t seed, bool smooth) {
+  const Place place(x);
+  const Sizes s = sizes_of(x, "x");
+  const TorchTensor from = readable(x);
+  const ScalarType type = one_of(dtype, ScalarType::Float8_e4m3fn, ScalarType::Float8_e5m2, "dtype",
+                                 "torch.float8_e4m3fn or torch.float8_e5m2");
+  TorchTensor codes = empty_laid_out_as(x, s, type);
+  TorchTensor made =
+      descale ? empty(x, {0}, ScalarType::Float) : empty(x, {s.batch, s.heads}, ScalarType::Float);
+  TorchTensor mean = smooth ? empty(x, {s.batch, s.heads, s.head_dim}, ScalarType::Float)
+                            : empty(x, {0}, ScalarType::Float);
+  TorchTensor infinities = empty(x, {}, ScalarType::Int);
+  zero_(infinities);
+  Quantisation q;
+  q.batch = s.batch;
+  q.heads = s.heads;
+  q.seq = s.seq;
+  q.head_dim = s.head_dim;
+  q.from = view_of(from, dtype_of(from, "x"));
+  q.codes = view_of(codes, dtype_of(codes, "codes"));
+  q.static_descales = descale.has_value();
+  q.descales = descale
+                   ? const_cast<float*>(descale_of(place, *descale, s.batch, s.heads, "descale"))
+                   : made.mutable_data_ptr<float>();
+  q.rotate = rotate;
+  q.seed = static_cast<std::uint64_t>(seed);
+  q.smooth = smooth;
+  if (smooth) q.mean = mean.mutable_data_ptr<float>();
+  q.infinities = static_cast<std::uint32_t*>(infinities.mutable_data_ptr());
+  const QuantisePlan planned = value_of(plan(q, place.device()));
+  const Workspace workspace(x, planned.workspace_bytes(), QuantisePlan::kWorkspaceAlignment);
+  check(fp8_sdpa::quantise(planned, workspace.data(), place.stream()));
+  return {codes, made, mean, infinities};
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY(fp8_sdpa, m) {
+  m.def(
+      "attention(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None, "
+      "bool rotate=True, bool smooth=True, int seed=0, bool return_lse=False, "
+      "bool exact_lse=False, bool batch_invariant=False) -> (Tensor, Tensor)");
+  m.def(
+      "attention_fp8(Tensor q, Tensor k, Tensor v, Tensor q_descale, Tensor k_descale, "
+      "Tensor v_descale, *, bool causal=False, float? scale=None, ScalarType? out_dtype=None, "
+      "bool return_lse=False, bool exact_lse=False, bool batch_invariant=False) "
+      "-> (Tensor, Tensor)");
+  m.def(
+      "quantise(Tensor x, Tensor? descale=None, *, ScalarType? dtype=None, bool rotate=False, "
+      "int seed=0, bool smooth=False) -> (Tensor, Tensor, Tensor, Tensor)");
+  m.def(
+      "explain(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None, "
+      "bool return_lse=False, bool exact_lse=False, bool batch_invariant=False) -> str");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(fp8_sdpa, CPU, m) {
+  m.impl("attention", TORCH_BOX(&attention));
+  m.impl("attention_fp8", TORCH_BOX(&attention_fp8));
+  m.impl("quantise", TORCH_BOX(&quantise_op));
+  m.impl("explain", TORCH_BOX(&explain));
+}
+
+STABLE_TORCH_LIBRARY_IMPL(fp8_sdpa, CUDA, m) {
+  m.impl("attention", TORCH_BOX(&attention));
+  m.impl("attention_fp8", TORCH_BOX(&attention_fp8));
+  m.impl("quantise", TORCH_BOX(&quantise_op));
+  m.impl("explain", TORCH_BOX(&explain));
+}
+
+}  // namespace fp8_sdpa::torch_op

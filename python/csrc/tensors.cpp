@@ -1,0 +1,137 @@
+#include "tensors.hpp"
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+
+#include <array>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+// Of the part of LibTorch that a build of PyTorch without CUDA does not have.
+extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(
+    std::int32_t device_index, void** stream);
+
+namespace fp8_sdpa::torch_op {
+namespace {
+
+constexpr int kAxes = 4;
+constexpr std::int64_t kUnit = 16;  // bytes that addresses and strides are multiples of
+
+std::string text_of(const TorchTensor& tensor) {
+  std::string text = "(";
+  for (std::int64_t axis = 0; axis < tensor.dim(); ++axis) {
+    text += (axis > 0 ? ", " : "") + std::to_string(tensor.size(axis));
+  }
+  return text + ")";
+}
+
+CUstream_st* current_stream(std::int32_t index) {
+  void* stream = nullptr;
+  if (aoti_torch_get_current_cuda_stream == nullptr) {
+    fail(unsupported("this PyTorch has no CUDA"));
+  }
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(index, &stream));
+  return static_cast<CUstream_st*>(stream);
+}
+
+}  // namespace
+
+void fail(const Status& status) {
+  const char* kind = "RuntimeError: ";
+  if (status.code() == StatusCode::kInvalidArgument) kind = "ValueError: ";
+  if (status.code() == StatusCode::kUnsupported) kind = "NotImplementedError: ";
+  throw std::runtime_error(kind + status.message());
+}
+
+void check(const Status& status) {
+  if (!status.ok()) fail(status);
+}
+
+Place::Place(const TorchTensor& tensor)
+    : cpu_(tensor.is_cpu()), index_(cpu_ ? 0 : tensor.get_device_index()) {
+  if (cpu_) {
+    device_ = host_executor();
+    return;
+  }
+  if (!tensor.is_cuda()) fail(unsupported("tensors lie on a CUDA device or on the CPU"));
+  guard_.emplace(index_);
+  device_ = value_of(current_device());
+  stream_ = current_stream(index_);
+}
+
+void Place::check_holds(const TorchTensor& tensor, const char* name) const {
+  const bool cpu = tensor.is_cpu();
+  if (cpu == cpu_ && (cpu || tensor.get_device_index() == index_)) return;
+  fail(invalid_argument(std::string(name) + " lies on another device than the first tensor"));
+}
+
+Sizes sizes_of(const TorchTensor& tensor, const char* name) {
+  if (tensor.dim() != kAxes) {
+    fail(invalid_argument(std::string(name) + " has shape " + text_of(tensor) +
+                          "; expected (batch, heads, seq, head_dim)"));
+  }
+  for (const int axis : {0, 1, 3}) {
+    if (tensor.size(axis) <= std::numeric_limits<int>::max()) continue;
+    fail(unsupported(std::string(name) + " has shape " + text_of(tensor) +
+                     "; batch, heads and head_dim are below 2^31"));
+  }
+  return {static_cast<int>(tensor.size(0)), static_cast<int>(tensor.size(1)), tensor.size(2),
+          static_cast<int>(tensor.size(3))};
+}
+
+Dtype dtype_of(const TorchTensor& tensor, const char* name) {
+  switch (tensor.scalar_type()) {
+    case ScalarType::Float8_e4m3fn: return Dtype::kE4M3;
+    case ScalarType::Float8_e5m2: return Dtype::kE5M2;
+    case ScalarType::Half: return Dtype::kHalf;
+    case ScalarType::BFloat16: return Dtype::kBFloat16;
+    case ScalarType::Float: return Dtype::kFloat;
+    default:
+      fail(unsupported(std::string(name) +
+                       " is none of float8_e4m3fn, float8_e5m2, float16, bfloat16 and float32"));
+  }
+}
+
+TorchTensor readable(const TorchTensor& tensor) {
+  const std::int64_t element = size_of(dtype_of(tensor, "a tensor"));
+  bool strides = tensor.stride(kAxes - 1) == 1 || tensor.size(kAxes - 1) == 1;
+  for (int axis = 0; axis < kAxes - 1; ++axis) {
+    strides = strides && (tensor.size(axis) == 1 || tensor.stride(axis) * element % kUnit == 0);
+  }
+  const auto address = [](const TorchTensor& t) {
+    return reinterpret_cast<std::uintptr_t>(t.const_data_ptr());
+  };
+  if (strides && address(tensor) % kUnit == 0) return tensor;
+  const TorchTensor copy = torch::stable::contiguous(tensor);
+  return address(copy) % kUnit == 0 ? copy : torch::stable::clone(copy);
+}
+
+Tensor view_of(const TorchTensor& tensor, Dtype dtype) {
+  return {const_cast<void*>(tensor.const_data_ptr()),
+          dtype,
+          tensor.stride(0),
+          tensor.stride(1),
+          tensor.stride(2),
+          1};
+}
+
+TorchTensor empty(const TorchTensor& like, std::initializer_list<std::int64_t> size,
+                  ScalarType type) {
+  return torch::stable::new_empty(like, {size.begin(), size.size()}, type);
+}
+
+TorchTensor empty_laid_out_as(const TorchTensor& like, const Sizes& s, ScalarType type) {
+  if (like.stride(1) >= like.stride(2)) {
+    return empty(like, {s.batch, s.heads, s.seq, s.head_dim}, type);
+  }
+  return torch::stable::transpose(empty(like, {s.batch, s.seq, s.heads, s.head_dim}, type), 1, 2);
+}
+
+Workspace::Workspace(const TorchTensor& like, std::size_t bytes, std::size_t alignment) {
+  if (bytes == 0) return;
+  memory_ = empty(like, {static_cast<std::int64_t>(bytes + alignment)}, ScalarType::Byte);
+  const auto address = reinterpret_cast<std::uintptr_t>(memory_->mutable_data_ptr());
+  data_ = reinterpret_cast<void*>((address + alignment - 1) / alignment * alignment);
+}
+
+}  // namespace fp8_sdpa::torch_op

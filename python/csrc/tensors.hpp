@@ -1,0 +1,89 @@
+// PyTorch's tensors as this library's: LibTorch's stable ABI alone (PyTorch 2.10 and newer).
+#pragma once
+
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/problem.hpp"
+#include "fp8_sdpa/status.hpp"
+
+struct CUstream_st;
+
+namespace fp8_sdpa::torch_op {
+
+using TorchTensor = torch::stable::Tensor;
+using torch::headeronly::ScalarType;
+
+/// Throws what Python's side turns into the error of that name: its message begins with
+/// "ValueError: " (kInvalidArgument), "NotImplementedError: " (kUnsupported) or "RuntimeError: ".
+[[noreturn]] void fail(const Status& status);
+void check(const Status& status);
+template <class T>
+T value_of(const Result<T>& result) {
+  if (!result.ok()) fail(result.status());
+  return *result;
+}
+
+/// Where a tensor lies: kernels run there, on PyTorch's current stream. CPU: the host executor.
+/// While it lives, the tensor's device is the current one.
+class Place {
+ public:
+  explicit Place(const TorchTensor& tensor);
+  const Device& device() const { return device_; }
+  CUstream_st* stream() const { return stream_; }
+  /// Fails unless `tensor` lies there too.
+  void check_holds(const TorchTensor& tensor, const char* name) const;
+
+ private:
+  std::optional<torch::stable::accelerator::DeviceGuard> guard_;
+  Device device_;
+  CUstream_st* stream_ = nullptr;
+  bool cpu_ = false;
+  std::int32_t index_ = 0;
+};
+
+/// Of (batch, heads, seq, head_dim); fails for another number of axes and for more than an int of
+/// batches, heads or dims.
+struct Sizes {
+  int batch, heads;
+  std::int64_t seq;
+  int head_dim;
+};
+Sizes sizes_of(const TorchTensor& tensor, const char* name);
+
+/// Fails for a dtype that this library does not have.
+Dtype dtype_of(const TorchTensor& tensor, const char* name);
+
+/// `tensor` where a kernel can read it as it lies, else a copy: its innermost stride is 1, its
+/// address and its other strides are multiples of 16 bytes.
+TorchTensor readable(const TorchTensor& tensor);
+
+/// A view of a tensor that is readable().
+Tensor view_of(const TorchTensor& tensor, Dtype dtype);
+
+/// New memory beside `like`.
+TorchTensor empty(const TorchTensor& like, std::initializer_list<std::int64_t> size,
+                  ScalarType type);
+/// (batch, heads, seq, head_dim) with heads and seq in memory as those of `like` are.
+TorchTensor empty_laid_out_as(const TorchTensor& like, const Sizes& sizes, ScalarType type);
+
+/// So many bytes for as long as it lives, beside `like`; on a GPU, for as long as the stream's work
+/// of now takes.
+class Workspace {
+ public:
+  Workspace(const TorchTensor& like, std::size_t bytes, std::size_t alignment);
+  void* data() const { return data_; }
+
+ private:
+  std::optional<TorchTensor> memory_;
+  void* data_ = nullptr;
+};
+
+}  // namespace fp8_sdpa::torch_op

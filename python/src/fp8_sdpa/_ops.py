@@ -1,0 +1,297 @@
+"""The operators torch.ops.fp8_sdpa.*, and functions that call them with checked arguments."""
+
+import pathlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+torch.ops.load_library(pathlib.Path(__file__).with_name("_fp8_sdpa.so"))
+_ops = torch.ops.fp8_sdpa
+
+# --- errors ------------------------------------------------------------------------------------
+
+_KINDS: dict[str, type[Exception]] = {
+    "ValueError: ": ValueError,
+    "NotImplementedError: ": NotImplementedError,
+}
+
+
+def _call(op: Callable, *inputs: Tensor | None, **options: object) -> tuple[Tensor, ...] | str:
+    """The library's refusals as the errors whose names they begin with."""
+    try:
+        return op(*inputs, **options)
+    except RuntimeError as error:
+        text = str(error)
+        for prefix, kind in _KINDS.items():
+            if text.startswith(prefix):
+                raise kind(text.removeprefix(prefix)) from None
+        raise
+
+
+# --- tensors without data: torch.compile, torch.export ----------------------------------------------
+
+
+def _like(x: Tensor, head_dim: int, dtype: torch.dtype) -> Tensor:
+    """(batch, heads, seq, head_dim) with heads and seq in memory as those of x are."""
+    batch, heads, seq, _ = x.shape
+    if x.stride(1) >= x.stride(2):
+        return x.new_empty((batch, heads, seq, head_dim), dtype=dtype)
+    return x.new_empty((batch, seq, heads, head_dim), dtype=dtype).transpose(1, 2)
+
+
+def _lse_like(q: Tensor, wanted: bool) -> Tensor:
+    return q.new_empty(q.shape[:3] if wanted else (0,), dtype=torch.float32)
+
+
+def _served(head_dim: int) -> int:
+    """The head_dim of the kernel: inputs are padded with zeros up to it."""
+    return next((served for served in (64, 128, 256) if head_dim <= served), head_dim)
+
+
+@torch.library.register_fake("fp8_sdpa::attention")
+def _(q, k, v, *, return_lse=False, **_options):
+    dtype = torch.float16 if q.dtype == torch.float16 else torch.bfloat16
+    out = _like(q, _served(q.shape[3]), dtype)
+    return out[..., : q.shape[3]], _lse_like(q, return_lse)
+
+
+@torch.library.register_fake("fp8_sdpa::attention_fp8")
+def _(q, k, v, q_descale, k_descale, v_descale, *, out_dtype=None, return_lse=False, **_options):
+    out = _like(q, q.shape[3], out_dtype or torch.bfloat16)
+    return out, _lse_like(q, return_lse)
+
+
+@torch.library.register_fake("fp8_sdpa::quantise")
+def _(x, descale=None, *, dtype=None, smooth=False, **_options):
+    batch, heads, _, head_dim = x.shape
+    return (
+        _like(x, head_dim, dtype or torch.float8_e4m3fn),
+        x.new_empty((batch, heads) if descale is None else (0,), dtype=torch.float32),
+        x.new_empty((batch, heads, head_dim) if smooth else (0,), dtype=torch.float32),
+        x.new_empty((), dtype=torch.int32),
+    )
+
+
+# --- gradients --------------------------------------------------------------------------------------
+
+
+class _ForwardOnly(torch.autograd.Function):
+    """What an operator made, so that asking for its gradient is an error that names the operator."""
+
+    @staticmethod
+    def forward(ctx, name: str, made: Tensor, *_inputs: Tensor) -> Tensor:
+        ctx.name = name
+        return made.view_as(made)
+
+    @staticmethod
+    def backward(ctx, *_gradients: Tensor) -> None:
+        raise NotImplementedError(f"fp8_sdpa.{ctx.name} is forward only: it has no gradient")
+
+
+def _without_gradient(name: str, made: Tensor, *inputs: Tensor) -> Tensor:
+    if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
+        return _ForwardOnly.apply(name, made, *inputs)
+    return made
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    rotate: bool = True,
+    smooth: bool = True,
+    seed: int = 0,
+    return_lse: bool = False,
+    exact_lse: bool = False,
+    batch_invariant: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """softmax(scale * q k^T + mask) v, computed in FP8 from tensors that are not.
+
+    Q, K and V are quantised to E4M3 with one scale per (batch, head), then attention runs, all on the
+    current stream. Nothing synchronises; CUDA graphs can capture it. CPU tensors run on the host
+    executor: the same kernels, slow.
+
+    Args:
+        q: (batch, heads_q, seq_q, head_dim), bfloat16, float16 or float32, by strides.
+        k, v: (batch, heads_kv, seq_kv, head_dim); heads_kv divides heads_q. A head_dim that no kernel
+            has is padded with zeros up to 64, 128 or 256.
+        causal: query i sees keys j <= i + seq_kv - seq_q: aligned bottom-right. (PyTorch's is_causal
+            is aligned top-left; fp8_sdpa.sdpa() is too.)
+        scale: of the scores; None for 1 / sqrt(head_dim).
+        rotate: a random rotation of q and k, by `seed`, before they are quantised: outliers of a
+            channel cost less (FlashAttention-3, arXiv 2407.08608, section 3.3).
+        smooth: the mean of the keys is subtracted before they are quantised (SageAttention, arXiv
+            2410.02367, section 4.2).
+        return_lse: also the natural log of the sum of exp(scores), with which partial results merge.
+        exact_lse: of weights before they are rounded to FP8; slower.
+        batch_invariant: on sm_90 (and on CPU tensors), a row's bits depend on its query, its keys, its
+            number modulo 16 and whether seq_kv is above 128 alone, not on the batch or on other rows;
+            slower for short or few sequences.
+
+    Returns:
+        out, as q is shaped and laid out, float16 for a float16 q and bfloat16 otherwise; with
+        return_lse, (out, lse), lse (batch, heads_q, seq_q) in float32. A row that sees no key has
+        out = 0 and lse = -inf.
+
+    Raises:
+        ValueError: the tensors contradict each other.
+        NotImplementedError: no kernel serves them on this device, with the reason.
+    """
+    out, lse = _call(
+        _ops.attention.default,
+        q,
+        k,
+        v,
+        causal=causal,
+        scale=scale,
+        rotate=rotate,
+        smooth=smooth,
+        seed=seed,
+        return_lse=return_lse,
+        exact_lse=exact_lse,
+        batch_invariant=batch_invariant,
+    )
+    out = _without_gradient("attention", out, q, k, v)
+    return (out, _without_gradient("attention", lse, q, k)) if return_lse else out
+
+
+def _descale(value: Tensor | float | None, like: Tensor, name: str) -> Tensor:
+    """(batch, heads) of `like`, float32, contiguous, from what broadcasts to it."""
+    shape = like.shape[:2]
+    if value is None:
+        return like.new_ones(shape, dtype=torch.float32)
+    if not isinstance(value, Tensor):
+        return like.new_full(shape, value, dtype=torch.float32)
+    if value.dtype != torch.float32:
+        raise ValueError(f"{name} is {value.dtype}; expected torch.float32")
+    return value if value.shape == shape and value.is_contiguous() else value.expand(shape).contiguous()
+
+
+def attention_fp8(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_descale: Tensor | float | None = None,
+    k_descale: Tensor | float | None = None,
+    v_descale: Tensor | float | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    out_dtype: torch.dtype | None = None,
+    return_lse: bool = False,
+    exact_lse: bool = False,
+    batch_invariant: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """attention() on codes that are FP8 already.
+
+    Args:
+        q, k, v: as in attention(), but float8_e4m3fn or float8_e5m2, and head_dim 64, 128 or 256.
+        q_descale: x ~ code * descale; float32, what broadcasts to (batch, heads_q), a number, or None
+            for 1. k_descale, v_descale: (batch, heads_kv). Tensors are read when the kernel runs.
+        out_dtype: torch.bfloat16 (None) or torch.float16.
+        causal, scale, return_lse, exact_lse, batch_invariant: as in attention().
+
+    Returns, raises: as attention().
+    """
+    out, lse = _call(
+        _ops.attention_fp8.default,
+        q,
+        k,
+        v,
+        _descale(q_descale, q, "q_descale"),
+        _descale(k_descale, k, "k_descale"),
+        _descale(v_descale, v, "v_descale"),
+        causal=causal,
+        scale=scale,
+        out_dtype=out_dtype,
+        return_lse=return_lse,
+        exact_lse=exact_lse,
+        batch_invariant=batch_invariant,
+    )
+    return (out, lse) if return_lse else out
+
+
+class Quantised(NamedTuple):
+    """What quantise() makes: x ~ codes * descale, after its options."""
+
+    codes: Tensor
+    """As x is shaped and laid out, FP8."""
+    descale: Tensor
+    """(batch, heads), float32."""
+    mean: Tensor | None
+    """(batch, heads, head_dim), float32: what smoothing subtracted; None without it."""
+    infinities: Tensor
+    """int32, no axes: how many elements were infinite; they saturate."""
+
+
+def quantise(
+    x: Tensor,
+    descale: Tensor | float | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    rotate: bool = False,
+    seed: int = 0,
+    smooth: bool = False,
+) -> Quantised:
+    """bfloat16, float16 or float32 to FP8 with one scale per (batch, head): amax / the largest code.
+
+    Args:
+        x: (batch, heads, seq, head_dim) by strides, head_dim 64, 128 or 256.
+        descale: taken instead of amax's, as in attention_fp8(); what is too large saturates.
+        dtype: torch.float8_e4m3fn (None) or torch.float8_e5m2.
+        rotate, seed: of q and of k, both alike, or of neither: attention() says what for.
+        smooth: of k: attention() says what for. Each row's LSE is then short of scale * q . mean.
+
+    Raises: as attention().
+    """
+    given = None if descale is None else _descale(descale, x, "descale")
+    codes, made, mean, infinities = _call(
+        _ops.quantise.default, x, given, dtype=dtype, rotate=rotate, seed=seed, smooth=smooth
+    )
+    return Quantised(codes, made if given is None else given, mean if smooth else None, infinities)
+
+
+def explain(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    return_lse: bool = False,
+    exact_lse: bool = False,
+    batch_invariant: bool = False,
+) -> str:
+    """Which kernel runs this call of attention() or attention_fp8(), and why, in some lines.
+
+    Whether FP8 tensor cores multiply, the time predicted for it and for the others, the workspace,
+    and why the other families of kernels do not serve. Nothing is launched.
+
+    Raises: as attention().
+    """
+    text = _call(
+        _ops.explain.default,
+        q,
+        k,
+        v,
+        causal=causal,
+        scale=scale,
+        return_lse=return_lse,
+        exact_lse=exact_lse,
+        batch_invariant=batch_invariant,
+    )
+    head_dim = q.shape[3]
+    if not text or q.dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        return text
+    lines = [text, "before it: Q, K and V are quantised to E4M3, a scale per (batch, head)"]
+    if _served(head_dim) != head_dim:
+        lines.append(f"head_dim {head_dim} is padded with zeros to {_served(head_dim)}")
+    return "\n".join(lines)

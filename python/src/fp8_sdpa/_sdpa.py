@@ -1,0 +1,78 @@
+"""A drop-in for torch.nn.functional.scaled_dot_product_attention."""
+
+import torch
+from torch import Tensor
+
+from fp8_sdpa._ops import attention
+
+
+def _declined(attn_mask: Tensor | None, dropout_p: float, needs_grad: bool) -> str | None:
+    if attn_mask is not None:
+        return "attn_mask is given; only is_causal is served"
+    if dropout_p != 0.0:
+        return f"dropout_p is {dropout_p}; only 0.0 is served"
+    if needs_grad:
+        return "a tensor requires a gradient; there is none in FP8 (torch.no_grad() says so)"
+    return None
+
+
+def _causal_top_left(query: Tensor, key: Tensor, value: Tensor, **options) -> Tensor:
+    """Query i sees keys j <= i, as PyTorch aligns is_causal."""
+    rows, keys = query.shape[2], key.shape[2]
+    if rows <= keys:  # the keys behind the last row are seen by none
+        return attention(query, key[:, :, :rows], value[:, :, :rows], causal=True, **options)
+    first = attention(query[:, :, :keys], key, value, causal=True, **options)
+    rest = attention(query[:, :, keys:], key, value, **options)
+    return torch.cat((first, rest), dim=2)
+
+
+def sdpa(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    rotate: bool = True,
+    smooth: bool = True,
+    fallback: bool = False,
+) -> Tensor:
+    """torch.nn.functional.scaled_dot_product_attention, computed in FP8.
+
+    Its arguments, shapes and alignment of is_causal (top-left: query i sees keys j <= i), and its
+    dtype in the output. Query, key and value are (batch, heads, seq, head_dim), or without the batch.
+
+    Args:
+        rotate, smooth: as in fp8_sdpa.attention().
+        fallback: what is not served is handed to PyTorch instead of being declined.
+
+    Raises:
+        NotImplementedError: a mask, dropout, a gradient, or tensors that no kernel serves; never with
+            fallback.
+        ValueError: the tensors contradict each other.
+    """
+    reference = torch.nn.functional.scaled_dot_product_attention
+    needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+    reason = _declined(attn_mask, dropout_p, needs_grad)
+    try:
+        if reason is not None:
+            raise NotImplementedError(f"fp8_sdpa.sdpa: {reason}")
+        if not enable_gqa and query.dim() > 2 and query.shape[-3] != key.shape[-3]:
+            raise ValueError(
+                f"query has {query.shape[-3]} heads and key {key.shape[-3]}: enable_gqa=True is for that"
+            )
+        q, k, v = (x.unsqueeze(0) if x.dim() == 3 else x for x in (query, key, value))
+        run = _causal_top_left if is_causal else attention
+        out = run(q, k, v, scale=scale, rotate=rotate, smooth=smooth)
+    except NotImplementedError:
+        if not fallback:
+            raise
+        return reference(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+    if query.dim() == 3:
+        out = out.squeeze(0)
+    return out if out.dtype == query.dtype else out.to(query.dtype)

@@ -1,0 +1,57 @@
+"""FP8 attention in other people's models."""
+
+import torch
+from torch import Tensor
+
+from fp8_sdpa._ops import attention
+
+
+def register_transformers(name: str = "fp8_sdpa", *, fallback: bool = True) -> None:
+    """Makes attn_implementation="fp8_sdpa" known to Hugging Face transformers.
+
+        fp8_sdpa.hooks.register_transformers()
+        model = AutoModelForCausalLM.from_pretrained(path, attn_implementation="fp8_sdpa")
+
+    Prompts without padding run in FP8, and so do single new tokens.
+
+    Args:
+        name: what attn_implementation calls it.
+        fallback: layers with a mask (padding, sliding windows), dropout, a softcap, attention sinks or a
+            head_dim that no kernel serves run in transformers' own "sdpa"; else they are declined by
+            NotImplementedError, which names the reason.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.masking_utils import sdpa_mask
+
+    def forward(
+        module: torch.nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        dropout: float = 0.0,
+        scaling: float | None = None,
+        is_causal: bool | None = None,
+        **options: object,
+    ) -> tuple[Tensor, None]:
+        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        unserved = [n for n in ("softcap", "s_aux", "position_bias") if options.get(n) is not None]
+        try:
+            if attention_mask is not None:
+                raise NotImplementedError("attention_mask is given; only causal and none are served")
+            if dropout:
+                raise NotImplementedError(f"dropout is {dropout}; only 0.0 is served")
+            if unserved:
+                raise NotImplementedError(f"{unserved[0]} is not served")
+            out = attention(query, key, value, causal=causal and query.shape[2] > 1, scale=scaling)
+        except NotImplementedError:
+            if not fallback:
+                raise
+            return sdpa_attention_forward(
+                module, query, key, value, attention_mask, dropout, scaling, is_causal, **options
+            )
+        return out.to(query.dtype).transpose(1, 2), None
+
+    AttentionInterface.register(name, forward)
+    AttentionMaskInterface.register(name, sdpa_mask)

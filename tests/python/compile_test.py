@@ -1,0 +1,68 @@
+"""Tensors without data (torch.compile), CUDA graphs and streams."""
+
+import fp8_sdpa
+import pytest
+import torch
+from conftest import E4M3, E5M2, codes, problem
+
+
+def test_fakes_have_shapes_types_and_layouts(device):
+    q, k, v = problem(device)
+    tensors, descales = codes(device)
+    ops = torch.ops.fp8_sdpa
+    checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
+
+    def opcheck(op, args, kwargs=None):
+        fp8 = any(x.dtype == E4M3 for x in args)  # PyTorch cannot compare these
+        torch.library.opcheck(op.default, args, kwargs or {}, test_utils=checks[1:] if fp8 else checks)
+
+    opcheck(ops.attention, (q, k, v))
+    opcheck(ops.attention, (q[..., :40], k[..., :40], v[..., :40]), {"return_lse": True, "causal": True})
+    opcheck(ops.attention, tuple(x.transpose(1, 2).contiguous().transpose(1, 2).half() for x in (q, k, v)))
+    opcheck(ops.attention_fp8, (*tensors, *descales), {"return_lse": True})
+    opcheck(ops.attention_fp8, (*tensors, *descales), {"out_dtype": torch.float16})
+    opcheck(ops.quantise, (q,), {"smooth": True})
+    opcheck(ops.quantise, (q.transpose(1, 2).contiguous().transpose(1, 2), descales[0]), {"dtype": E5M2})
+
+
+def test_compiles_as_one_graph(device):
+    q, k, v = problem(device)
+
+    def block(q, k, v):
+        out, lse = fp8_sdpa.attention(q * 2, k, v, causal=True, return_lse=True)
+        return out + 1, lse * 2
+
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+    for got, want in zip(compiled(q, k, v), block(q, k, v), strict=True):
+        assert torch.equal(got, want)
+    with torch.no_grad():
+        compiled = torch.compile(fp8_sdpa.sdpa, fullgraph=True, backend="aot_eager")
+        got = compiled(q, k, v, is_causal=True, enable_gqa=True)
+        assert torch.equal(got, fp8_sdpa.sdpa(q, k, v, is_causal=True, enable_gqa=True))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_replayed_graph_sees_new_inputs():
+    q, k, v = problem("cuda", seq_q=1000, seq_kv=1000)
+    fp8_sdpa.attention(q, k, v)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = fp8_sdpa.attention(q, k, v, causal=True)
+    for x in (q, k, v):
+        x.copy_(torch.randn_like(x))
+    graph.replay()
+    assert torch.equal(out, fp8_sdpa.attention(q, k, v, causal=True))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_runs_on_the_current_stream():
+    q, k, v = problem("cuda", seq_q=4000, seq_kv=4000)
+    want = fp8_sdpa.attention(q, k, v)
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(200_000_000)
+        out = fp8_sdpa.attention(q.clone(), k.clone(), v.clone())
+        assert not stream.query(), "it waited"
+    stream.synchronize()
+    assert torch.equal(out, want)

@@ -1,0 +1,86 @@
+"""fp8_sdpa.hooks: the model that transformers builds runs these operators."""
+
+import fp8_sdpa
+import pytest
+import torch
+import transformers
+from conftest import UNQUANTISED, relative
+from fp8_sdpa import hooks
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    made = []
+
+    def counted(*tensors, **options):
+        made.append(options["causal"])
+        return fp8_sdpa.attention(*tensors, **options)
+
+    monkeypatch.setattr(hooks, "attention", counted)
+    return made
+
+
+def models(**config):
+    """One small model of random weights, with PyTorch's attention and with ours."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "vocab_size": 100}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
+
+    def built(implementation):
+        made = transformers.LlamaConfig(**sizes, **heads, **config)
+        return transformers.LlamaForCausalLM._from_config(made, attn_implementation=implementation)
+
+    theirs, ours = built("sdpa"), built("fp8_sdpa")
+    ours.load_state_dict(theirs.state_dict())
+    return theirs.eval(), ours.eval()
+
+
+def test_a_model_runs_in_fp8(calls):
+    hooks.register_transformers()
+    theirs, ours = models()
+    tokens = torch.randint(1, 100, (2, 70))
+    with torch.no_grad():
+        assert relative(ours(tokens).logits, theirs(tokens).logits) < UNQUANTISED
+    assert calls == [True, True]  # a layer each
+    calls.clear()
+    generated = ours.generate(tokens, max_new_tokens=3, min_new_tokens=3, do_sample=False, pad_token_id=0)
+    assert generated.shape == (2, 73)
+    assert calls == [True, True, False, False, False, False]  # the prompt, then a token at a time
+
+
+def test_padding_falls_back_or_is_declined(calls):
+    hooks.register_transformers()
+    theirs, ours = models()
+    tokens = torch.randint(0, 100, (2, 30))
+    mask = torch.ones(2, 30, dtype=torch.long)
+    mask[0, :7] = 0
+    with torch.no_grad():
+        assert torch.equal(
+            ours(tokens, attention_mask=mask).logits, theirs(tokens, attention_mask=mask).logits
+        )
+        assert not calls
+        hooks.register_transformers(fallback=False)
+        with pytest.raises(NotImplementedError, match="attention_mask is given"):
+            ours(tokens, attention_mask=mask)
+        with pytest.raises(NotImplementedError, match="dropout is 0.5"):
+            models(attention_dropout=0.5)[1].train()(tokens)
+        assert not calls
+        ours(tokens)
+    assert len(calls) == 2
+    hooks.register_transformers("other_name")
+    assert models()[1].config._attn_implementation == "fp8_sdpa"
+
+
+def test_what_is_not_served_is_named():
+    hooks.register_transformers("strict", fallback=False)
+    forward = transformers.AttentionInterface()["strict"]
+    q = torch.randn(1, 2, 20, 64)
+    module = torch.nn.Module()
+    for option in ("softcap", "s_aux", "position_bias"):
+        with pytest.raises(NotImplementedError, match=f"{option} is not served"):
+            forward(module, q, q, q, None, **{option: 1.0})
+    out, weights = forward(module, q, q, q, None, scaling=0.3)  # causal by default, as transformers has it
+    assert weights is None and out.dtype == q.dtype
+    assert torch.equal(out.transpose(1, 2), fp8_sdpa.attention(q, q, q, causal=True, scale=0.3).float())
+    out, _ = forward(module, q, q, q, None, is_causal=False)
+    assert torch.equal(out.transpose(1, 2), fp8_sdpa.attention(q, q, q).float())

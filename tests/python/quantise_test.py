@@ -1,0 +1,52 @@
+"""fp8_sdpa.quantise(): codes, descales, rotation."""
+
+import fp8_sdpa
+import pytest
+import torch
+from conftest import BF16, E4M3, E5M2, normal, problem, relative
+
+
+@pytest.mark.parametrize("dtype, largest", [(None, 448.0), (E4M3, 448.0), (E5M2, 57344.0)])
+@pytest.mark.parametrize("of", [BF16, torch.float16, torch.float32])
+def test_quantise_is_amax_and_rounding(device, dtype, largest, of):
+    x = normal(2, 3, 50, 128, device=device, dtype=of)
+    made = fp8_sdpa.quantise(x, dtype=dtype)
+    assert made.codes.dtype == (dtype or E4M3) and made.codes.shape == x.shape
+    amax = x.float().abs().amax(dim=(2, 3))
+    assert torch.allclose(made.descale, amax / largest, rtol=1e-6)
+    assert made.mean is None and made.infinities == 0 and made.infinities.dtype == torch.int32
+    want = (x.float() * (1 / made.descale)[..., None, None]).to(made.codes.dtype)
+    assert torch.equal(made.codes.view(torch.uint8), want.view(torch.uint8))
+
+
+def test_quantise_by_given_descales(device):
+    x = normal(2, 3, 50, 64, device=device)
+    given = torch.rand(2, 3, device=device) + 0.01
+    made = fp8_sdpa.quantise(x, given)
+    assert torch.equal(made.descale, given)
+    want = (x.float() * (1 / given)[..., None, None]).clamp(-448, 448).to(E4M3)
+    assert torch.equal(made.codes.view(torch.uint8), want.view(torch.uint8))
+    by_number = fp8_sdpa.quantise(x, 0.25)
+    assert (by_number.descale == 0.25).all()
+    assert torch.equal(by_number.codes.view(torch.uint8), (x.float() * 4).to(E4M3).view(torch.uint8))
+
+
+def test_quantise_counts_infinities_and_keeps_nan(device):
+    x = normal(1, 2, 50, 64, device=device)
+    x[0, 0, 3, 5], x[0, 1, 7, 9], x[0, 1, 8, 8] = torch.inf, -torch.inf, torch.nan
+    made = fp8_sdpa.quantise(x)
+    assert made.infinities == 2
+    of = made.codes.float()
+    assert of[0, 0, 3, 5] == 448 and of[0, 1, 7, 9] == -448
+    assert of.isnan().sum() == 1 and of[0, 1, 8, 8].isnan()
+
+
+def test_rotation_keeps_scores(device):
+    q, k, _ = problem(device, heads_kv=4)
+    for seed in (0, 1, -3):
+        a, b = (fp8_sdpa.quantise(x, rotate=True, seed=seed) for x in (q, k))
+        rotated = [x.codes.float() * x.descale[..., None, None] for x in (a, b)]
+        scores = rotated[0] @ rotated[1].transpose(-1, -2)
+        assert relative(scores, q.double() @ k.double().transpose(-1, -2)) < 0.06
+    other = fp8_sdpa.quantise(q, rotate=True, seed=1)
+    assert not torch.equal(other.codes.view(torch.uint8), a.codes.view(torch.uint8))

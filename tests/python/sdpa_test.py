@@ -1,0 +1,85 @@
+"""fp8_sdpa.sdpa is torch.nn.functional.scaled_dot_product_attention, in FP8."""
+
+import pathlib
+
+import fp8_sdpa
+import pytest
+import torch
+from conftest import UNQUANTISED, exact, relative
+
+reference = torch.nn.functional.scaled_dot_product_attention
+
+
+def normal(*shape, device, dtype=torch.bfloat16):
+    return torch.randn(*shape).to(dtype).to(device)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("rows, keys", [(64, 64), (33, 150), (150, 33)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_is_torchs(device, dtype, rows, keys, causal):
+    q = normal(2, 3, rows, 64, device=device, dtype=dtype)
+    k, v = (normal(2, 3, keys, 64, device=device, dtype=dtype) for _ in range(2))
+    want = reference(q.float(), k.float(), v.float(), is_causal=causal, scale=0.2)
+    out = fp8_sdpa.sdpa(q, k, v, is_causal=causal, scale=0.2)
+    assert out.dtype == dtype and out.shape == want.shape
+    assert relative(out, want) < UNQUANTISED
+    # Aligned top-left, as PyTorch's is.
+    assert relative(out, exact(q, k, v, causal=causal, scale=0.2, top_left=True)[0]) < UNQUANTISED
+
+
+def test_grouped_heads_want_a_word(device):
+    q = normal(1, 4, 40, 64, device=device)
+    k, v = (normal(1, 2, 40, 64, device=device) for _ in range(2))
+    want = reference(q.float(), k.float(), v.float(), enable_gqa=True)
+    assert relative(fp8_sdpa.sdpa(q, k, v, enable_gqa=True), want) < UNQUANTISED
+    with pytest.raises(ValueError, match="query has 4 heads and key 2: enable_gqa=True is for that"):
+        fp8_sdpa.sdpa(q, k, v)
+
+
+def test_without_a_batch(device):
+    q, k, v = (normal(4, 40, 64, device=device) for _ in range(3))
+    out = fp8_sdpa.sdpa(q, k, v, is_causal=True)
+    assert out.shape == q.shape
+    assert relative(out, reference(q.float(), k.float(), v.float(), is_causal=True)) < UNQUANTISED
+
+
+def test_options_reach_the_kernel(device):
+    q, k, v = (normal(1, 2, 40, 64, device=device) for _ in range(3))
+    for options in ({"rotate": False}, {"smooth": False}, {"rotate": False, "smooth": False}, {}):
+        assert torch.equal(fp8_sdpa.sdpa(q, k, v, **options), fp8_sdpa.attention(q, k, v, **options))
+
+
+def test_what_is_declined_is_named_or_handed_on(device):
+    q, k, v = (normal(1, 2, 40, 64, device=device) for _ in range(3))
+    mask = torch.ones(40, 40, dtype=torch.bool, device=device).tril()
+    wide = normal(1, 1, 8, 300, device=device)
+    cases = [
+        ("attn_mask is given", (q, k, v), {"attn_mask": mask}),
+        ("dropout_p is 0.5", (q, k, v), {"dropout_p": 0.5}),
+        ("head_dim is 300", (wide, wide, wide), {}),
+        ("requires a gradient", (q.clone().requires_grad_(), k, v), {}),
+        ("requires a gradient", (q, k, v.clone().requires_grad_()), {"is_causal": True, "scale": 0.3}),
+    ]
+    for text, tensors, options in cases:
+        with pytest.raises(NotImplementedError, match=text):
+            fp8_sdpa.sdpa(*tensors, **options)
+        torch.manual_seed(0)
+        got = fp8_sdpa.sdpa(*tensors, **options, fallback=True)
+        torch.manual_seed(0)
+        assert torch.equal(got, reference(*tensors, **options))
+    with torch.no_grad():
+        assert torch.equal(fp8_sdpa.sdpa(q.requires_grad_(), k, v), fp8_sdpa.attention(q, k, v))
+    # What contradicts itself is an error with fallback too.
+    with pytest.raises(ValueError, match="different lengths"):
+        fp8_sdpa.sdpa(q.detach(), k, v[:, :, :9], fallback=True)
+    grouped = fp8_sdpa.sdpa(q.double(), k[:, :1].double(), v[:, :1].double(), enable_gqa=True, fallback=True)
+    assert torch.equal(grouped, reference(q.double(), k[:, :1].double(), v[:, :1].double(), enable_gqa=True))
+
+
+@pytest.mark.parametrize("file", ["README.md", "python/README.md"])
+def test_the_lines_of_the_readme_run(file, device, capsys):
+    text = (pathlib.Path(__file__).parents[2] / file).read_text()
+    lines = text.split("```python\n")[1].split("```")[0]
+    exec(lines.replace('"cuda"', f'"{device}"').replace("8192", "200"), {})
+    assert "FP8 tensor cores" in capsys.readouterr().out
