@@ -32,12 +32,12 @@ struct alignas(64) PlanState {
 
 struct PlanOptions {
   /// Each row of O has the same bits in a batch of any size: no two blocks share a tile of query
-  /// rows, which would be cut where the whole problem says. Where the library chooses the variant, on
-  /// sm_90, it is the one for long sequences that fill the device, whatever the problem, so that a
-  /// row's bits depend on its query, its keys in their order, its number modulo 16, whether seq_kv is
-  /// above 128 and these options alone: a prompt in chunks of a multiple of 16 rows, the first above
-  /// 128, has the bits of the prompt in one piece. Slower where blocks would share, and for short or
-  /// few sequences.
+  /// rows, which would be cut where the whole problem says. Where the library chooses the variant,
+  /// on sm_90, it is the one for long sequences that fill the device, whatever the problem, so that
+  /// a row's bits depend on its query, its keys in their order, its number modulo 16, whether
+  /// seq_kv is above 128 and these options alone: a prompt in chunks of a multiple of 16 rows, the
+  /// first above 128, has the bits of the prompt in one piece. Slower where blocks would share, and
+  /// for short or few sequences.
   bool batch_invariant = false;
   /// The plan needs no workspace: no rows are shared, and the variant is one that can do without.
   /// Which one the library chooses still goes by the whole problem.
