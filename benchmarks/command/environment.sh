@@ -1,5 +1,5 @@
-# What the launcher needs installed: system packages, matplotlib for figures, PyTorch for the tests of the
-# operators. For `sdpa`, which reads this file.
+# What the launcher needs installed: system packages, and matplotlib for figures. For `sdpa`, which reads this
+# file.
 
 # No pipe: with pipefail, whoever writes into one that nobody reads to its end decides the status.
 has_header() { g++ -std=c++20 -E -x c++ - <<<"#include <$1>" >/dev/null 2>&1; }
@@ -17,7 +17,7 @@ missing_packages() {
   has_library boost_context || echo libboost-context-dev
   has_header CLI/CLI.hpp || echo libcli11-dev
   has_header valijson/validator.hpp || echo libvalijson-dev
-  [[ $command != test ]] || python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+  [[ $command != test && $command != wheel ]] || python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
 }
 
 set_up() {
@@ -71,30 +71,4 @@ offer_plots() {
     >"$log_dir/install.log" 2>&1; then
     echo "sdpa: python3-matplotlib could not be installed; the log is $log_dir/install.log" >&2
   fi
-}
-
-# PyTorch and what builds and tests the wheel are in an environment of their own, which takes a minute to
-# install: in the background, beside the first build.
-torch_install=""
-begin_torch() {
-  local venv=$root/build/python/venv
-  [[ ! -f $venv/complete ]] || return 0
-  # Its tests say that they were skipped, and why.
-  [[ ${SDPA_NO_INSTALL:-0} != 1 ]] || return 0
-  mkdir -p "$root/build/python"
-  start_log "$log_dir/torch.log"
-  {
-    rm -rf "$venv" && python3 -m venv "$venv" &&
-      "$venv/bin/python" -m pip install -q -r "$root/python/requirements.txt" && touch "$venv/complete"
-  } >"$log_dir/torch.log" 2>&1 &
-  torch_install=$!
-}
-finish_torch() {
-  [[ -n $torch_install ]] || return 0
-  if ! wait "$torch_install"; then
-    tail -n 5 "$log_dir/torch.log" >&2
-    die "PyTorch could not be installed; the log is $log_dir/torch.log. SDPA_NO_INSTALL=1 tests without it" \
-      "$exit_failed"
-  fi
-  torch_install=""
 }

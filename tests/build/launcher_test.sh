@@ -8,7 +8,7 @@ rm -rf "$work"
 mkdir -p "$work/tree" "$work/bin"
 cp "$1" "$work/tree/sdpa"
 mkdir -p "$work/tree/benchmarks/command"
-cp "$(dirname "$1")/benchmarks/command/"{environment.sh,measure.sh,completion.sh,help.txt} "$work/tree/benchmarks/command/"
+cp "$(dirname "$1")/benchmarks/command/"{environment.sh,torch.sh,measure.sh,completion.sh,help.txt} "$work/tree/benchmarks/command/"
 cp "$(dirname "$1")/CMakeLists.txt" "$work/tree/"
 sdpa=$work/tree/sdpa
 failures=0
@@ -27,7 +27,8 @@ expect() {
 }
 
 expect 2 "unknown command 'frobnicate'" "$sdpa" frobnicate
-expect 2 "test: got 'small', expected --only PATTERN or nothing" "$sdpa" test small
+expect 2 "test: got 'small', expected --only PATTERN, --torch or nothing" "$sdpa" test small
+expect 2 "wheel: got '--into', expected --out DIR or nothing" "$sdpa" wheel --into x
 expect 2 "test --only needs one pattern" "$sdpa" test --only
 expect 2 "fp8_sdpa_run is not there" "$sdpa" run --no-build
 expect 0 "usage: ./sdpa COMMAND" "$sdpa" help
@@ -40,7 +41,7 @@ cd / && expect 2 "unknown command 'x'" "$sdpa" x
 
 # Help neither builds nor installs: with nothing on PATH but what prints it.
 for tool in awk bash dirname nproc readlink; do ln -s "$(command -v "$tool")" "$work/bin/$tool"; done
-for verb in run test mutate bench validate compare elite profile timeline report peers sweep measure ceilings; do
+for verb in run test wheel mutate bench validate compare elite profile timeline report peers sweep measure ceilings; do
   expect 0 "Usage: ./sdpa $verb" env PATH="$work/bin" "$sdpa" "$verb" --help
   expect 0 "Usage: ./sdpa $verb" env PATH="$work/bin" "$sdpa" "$verb" x --no-build -h
 done

@@ -1,7 +1,9 @@
 """fp8_sdpa.attention() and attention_fp8(): right answers, layouts, refusals."""
 
 import concurrent.futures
+import contextlib
 import itertools
+import pathlib
 
 import fp8_sdpa
 import pytest
@@ -344,3 +346,22 @@ def test_choices_are_remembered_for_what_they_depend_on(device):
     assert len({text.split(":")[0] for text in fresh}) == 3
     for _ in range(2):
         assert [said(case) for case in cases] == fresh
+
+
+def test_nothing_is_leaked(device):
+    q, k, v = (x.to(E4M3) for x in problem(device, batch=1, heads=1, heads_kv=1, seq_q=1, seq_kv=8))
+    one = torch.ones(1, 1, device=device)
+
+    def resident():
+        return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    def call(times):
+        for _ in range(times):
+            fp8_sdpa.attention_fp8(q, k, v, one, one, one, return_lse=True)
+            with contextlib.suppress(ValueError):
+                fp8_sdpa.attention_fp8(q, k, v[:, :, :3], one, one, one)
+
+    call(1000)
+    before = resident()
+    call(10000)
+    assert resident() - before < 4 << 20  # 400 bytes a call

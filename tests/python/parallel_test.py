@@ -10,21 +10,26 @@ import torch.multiprocessing as mp
 from conftest import relative
 
 
-def inputs(seq, heads=4, heads_kv=2, head_dim=64):
+def inputs(seq, device, heads=4, heads_kv=2, head_dim=64):
     torch.manual_seed(1)
     q = torch.randn(1, heads, seq, head_dim)
     k = torch.randn(1, heads_kv, seq, head_dim) + 2 * torch.randn(1, heads_kv, 1, head_dim)
     v = torch.randn(1, heads_kv, seq, head_dim)
     q[0, 1], v[0, 0, : seq // 2] = 0.0, 0.0  # of no amax, everywhere or in a part
-    return [x.bfloat16() for x in (q, k, v)]
+    return [x.bfloat16().to(device) for x in (q, k, v)]
 
 
-def check(rank, size, port):
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+def check(rank, size, port, device):
+    dist.init_process_group(
+        "nccl" if device == "cuda" else "gloo",
+        init_method=f"tcp://127.0.0.1:{port}",
+        rank=rank,
+        world_size=size,
+    )
     torch.set_num_threads(1)
     try:
         for seq, causal, scale in ((288 * size, True, 0.2), (288 * size, False, None)):
-            whole = inputs(seq)
+            whole = inputs(seq, device)
             parts = [fp8_sdpa.shard(x) for x in whole]
             assert parts[0].shape[2] == seq // size
             for x, part in zip(whole, parts, strict=True):
@@ -40,7 +45,7 @@ def check(rank, size, port):
             out = fp8_sdpa.context_parallel(*parts, causal=causal, **options)
             assert torch.equal(out, fp8_sdpa.shard(want)), options
         # Parts that no kernel's rows line up with: near.
-        whole = inputs(10 * size + 256 * size)
+        whole = inputs(266 * size, device)
         want = fp8_sdpa.attention(*whole, causal=True, batch_invariant=True)
         out = fp8_sdpa.context_parallel(*(fp8_sdpa.shard(x) for x in whole), causal=True)
         assert relative(out, fp8_sdpa.shard(want)) < 0.01
@@ -56,9 +61,9 @@ def check(rank, size, port):
         dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_parts_have_the_bits_of_the_whole(size):
+@pytest.mark.parametrize("size, device", [(1, "cpu"), (2, "cpu"), (4, "cpu"), (1, "cuda")])
+def test_parts_have_the_bits_of_the_whole(size, device):
     with socket.socket() as any_port:
         any_port.bind(("127.0.0.1", 0))
         port = any_port.getsockname()[1]
-    mp.spawn(check, (size, port), nprocs=size)
+    mp.spawn(check, (size, port, device), nprocs=size)

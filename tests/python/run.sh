@@ -11,15 +11,13 @@ if [[ ! -f $source_dir/build/python/venv/complete ]]; then
 fi
 case $what in
   wheel)
-    rm -rf "$work_dir"/{prefix,wheel,site}
-    cmake --install "$build_dir" --prefix "$work_dir/prefix" >/dev/null
-    CMAKE_PREFIX_PATH=$work_dir/prefix "$python" -m pip wheel -q --no-build-isolation --no-deps \
-      -w "$work_dir/wheel" "$source_dir/python"
+    "$source_dir/python/wheel.sh" "$python" "$build_dir" "$work_dir/wheel"
+    rm -rf "$work_dir/site"
     "$python" -m pip install -q --no-deps --target "$work_dir/site" "$work_dir"/wheel/*.whl
     size=$(stat -c %s "$work_dir"/wheel/*.whl)
     echo "$(basename "$work_dir"/wheel/*.whl): $size bytes"
-    # The promise: any Python, any PyTorch since 2.10, no library beside PyTorch's and the system's.
-    [[ $(basename "$work_dir"/wheel/*.whl) == *-py3-none-* ]]
+    # The promise: any Python, many a Linux, no library beside PyTorch's and the system's.
+    [[ $(basename "$work_dir"/wheel/*.whl) == *-py3-none-manylinux_2_* ]]
     [[ $size -le 40000000 ]]
     ! objdump -p "$work_dir/site/fp8_sdpa/_fp8_sdpa.so" | grep NEEDED | grep -vE 'lib(torch|torch_cpu|stdc\+\+|m|gcc_s|c)\.so|ld-linux'
     ;;

@@ -1,6 +1,10 @@
 """fp8_sdpa.sdpa is torch.nn.functional.scaled_dot_product_attention, in FP8."""
 
+import importlib.resources
 import pathlib
+import re
+import subprocess
+import sys
 
 import fp8_sdpa
 import pytest
@@ -83,3 +87,13 @@ def test_the_lines_of_the_readme_run(file, device, capsys):
     lines = text.split("```python\n")[1].split("```")[0]
     exec(lines.replace('"cuda"', f'"{device}"').replace("8192", "200"), {})
     assert "FP8 tensor cores" in capsys.readouterr().out
+
+
+def test_the_package_says_what_it_is():
+    said = subprocess.run([sys.executable, "-m", "fp8_sdpa"], capture_output=True, text=True, check=True)
+    lines = said.stdout.splitlines()
+    assert re.fullmatch(r"fp8_sdpa \d+\.\d+\.\d+", lines[0])
+    assert lines[1].startswith(f"PyTorch {torch.__version__}")
+    assert lines[2] == "cpu"
+    assert "  2 x 16 x 8192 on 8192 keys, head_dim 128: sm90_" in said.stdout
+    assert importlib.resources.files("fp8_sdpa").joinpath("py.typed").is_file()
