@@ -166,9 +166,10 @@ def test_layout_in_layout_out(device):
     want = fp8_sdpa.attention(q, k, v)
     assert want.is_contiguous()
     swapped = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
-    out = fp8_sdpa.attention(*swapped)
-    assert out.transpose(1, 2).is_contiguous()
-    assert torch.equal(out, want)
+    for tensors, like_q in (((q, *swapped[1:]), True), ((swapped[0], k, v), False), (swapped, False)):
+        out = fp8_sdpa.attention(*tensors)
+        assert torch.equal(out, want)
+        assert (out if like_q else out.transpose(1, 2)).is_contiguous()
     of = fp8_sdpa.quantise(swapped[0])
     assert of.codes.transpose(1, 2).is_contiguous()
     assert torch.equal(of.codes.view(torch.uint8), fp8_sdpa.quantise(q).codes.view(torch.uint8))
@@ -188,7 +189,13 @@ def test_any_strides_are_read(device):
     def dims_apart(x):
         return x.transpose(2, 3).contiguous().transpose(2, 3)
 
-    for other in (offset, odd, dims_apart):
+    def batches_apart(x):  # by an odd number of elements
+        return torch.cat((x.flatten(1), x.flatten(1)[:, :1]), dim=1)[:, :-1].view(x.shape)
+
+    def heads_apart(x):
+        return torch.cat((x.flatten(2), x.flatten(2)[..., :1]), dim=2)[..., :-1].view(x.shape)
+
+    for other in (offset, odd, dims_apart, batches_apart, heads_apart):
         out = fp8_sdpa.attention(other(q), other(k), other(v))
         assert torch.equal(out, want), other.__name__
     shared = [x[:1, :, :1].expand(2, -1, x.shape[2], -1) for x in (q, k, v)]
