@@ -1,6 +1,7 @@
 // Plan::explain().
 #include <array>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -21,17 +22,16 @@ std::string rounded(double us) {
 }
 
 std::string_view multiplies_with(Family family, int sm_version) {
-  switch (family) {
-    case Family::kStageC:
-    case Family::kSm80: return "half tensor cores: codes are widened to half (no FP8 rate)";
-    case Family::kSm89:
-      return sm_version >= kWgmmaSmVersion
-                 ? "FP8 mma.sync, which this architecture runs at the rate of half"
-                 : "FP8 tensor cores (mma.sync)";
-    case Family::kSm90: return "FP8 tensor cores (wgmma)";
-    case Family::kPeer: break;
+  if (family == Family::kSm90) return "FP8 tensor cores (wgmma)";
+  if (family == Family::kSm89) {
+    return sm_version >= kWgmmaSmVersion
+               ? "FP8 mma.sync, which this architecture runs at the rate of half"
+               : "FP8 tensor cores (mma.sync)";
   }
-  return "somebody else's kernel";
+  if (family == Family::kStageC || family == Family::kSm80) {
+    return "half tensor cores: codes are widened to half (no FP8 rate)";
+  }
+  return "what its summary says";
 }
 
 }  // namespace
@@ -57,19 +57,14 @@ std::string Plan::explain() const {
   if (!others.empty()) text += "others predicted, in us: " + others + "\n";
 
   // One reason a family: its variants share their limits.
-  std::array<bool, 4> serves{};
-  std::array<std::string, 4> reasons;
+  std::map<Family, std::string> reasons;
   for (const Variant& variant : variants()) {
-    const auto family = static_cast<std::size_t>(variant.family);
     const Status status = variant.supports(problem_, device_);
-    if (status.ok()) {
-      serves[family] = true;
-    } else if (reasons[family].empty()) {
-      reasons[family] = "declined: " + status.message() + "\n";
-    }
+    std::string& reason = reasons.emplace(variant.family, status.message()).first->second;
+    if (status.ok()) reason.clear();
   }
-  for (std::size_t family = 0; family < serves.size(); ++family) {
-    if (!serves[family]) text += reasons[family];
+  for (const auto& [family, reason] : reasons) {
+    if (!reason.empty()) text += "declined: " + reason + "\n";
   }
   text.pop_back();
   return text;
