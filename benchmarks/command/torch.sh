@@ -5,14 +5,16 @@
 torch_install=""
 begin_torch() {
   local venv=$root/build/python/venv
-  [[ ! -f $venv/complete ]] || return 0
+  if cmp -s "$root/python/requirements.txt" "$venv/complete"; then return; fi
   # Its tests say that they were skipped, and why.
   [[ ${SDPA_NO_INSTALL:-0} != 1 ]] || return 0
   mkdir -p "$root/build/python"
   start_log "$log_dir/torch.log"
   {
-    rm -rf "$venv" && python3 -m venv "$venv" &&
-      "$venv/bin/python" -m pip install -q -r "$root/python/requirements.txt" && touch "$venv/complete"
+    rm -f "$venv/complete"
+    { [[ -x $venv/bin/python ]] || python3 -m venv "$venv"; } &&
+      "$venv/bin/python" -m pip install -q -r "$root/python/requirements.txt" &&
+      cp "$root/python/requirements.txt" "$venv/complete"
   } >"$log_dir/torch.log" 2>&1 &
   torch_install=$!
 }
