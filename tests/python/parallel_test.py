@@ -15,7 +15,7 @@ def inputs(seq, device, heads=4, heads_kv=2, head_dim=64):
     q = torch.randn(1, heads, seq, head_dim)
     k = torch.randn(1, heads_kv, seq, head_dim) + 2 * torch.randn(1, heads_kv, 1, head_dim)
     v = torch.randn(1, heads_kv, seq, head_dim)
-    q[0, 1], v[0, 0, : seq // 2] = 0.0, 0.0  # of no amax, everywhere or in a part
+    q[0, 1], q[0, 2, seq // 8 :], v[0, 0, : seq // 2] = 0.0, 0.0, 0.0  # no amax: everywhere, in a part
     return [x.bfloat16().to(device) for x in (q, k, v)]
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh SOURCE-DIR BUILD-DIR WORK-DIR wheel|lint|NAME: builds the wheel on the library of the build folder and
-# unpacks it, checks the style of the Python files, or runs the tests of a file against that wheel.
+# run.sh SOURCE-DIR BUILD-DIR WORK-DIR wheel|lint|models|NAME: builds the wheel on the library of the build folder
+# and unpacks it, checks the style of the Python files, or runs the tests of files against that wheel.
 set -euo pipefail
 source_dir=$1 build_dir=$2 work_dir=$3 what=$4
 python=$source_dir/build/python/venv/bin/python
@@ -27,7 +27,9 @@ case $what in
     ;;
   *)
     cd "$source_dir/tests/python"
+    files=("${what}_test.py")
+    [[ $what != models ]] || files=(hooks_test.py examples_test.py) # transformers takes long to import
     OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$work_dir/site "$python" -m pytest -q -p no:cacheprovider --tb=short \
-      --show-capture=no "${what}_test.py"
+      --show-capture=no "${files[@]}"
     ;;
 esac
