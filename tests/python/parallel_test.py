@@ -54,6 +54,8 @@ def check(rank, size, port, device):
         assert relative(out, fp8_sdpa.shard(want)) < 0.01
         half = fp8_sdpa.context_parallel(*(fp8_sdpa.shard(x.half()) for x in whole))
         assert half.dtype == torch.float16
+        want = fp8_sdpa.attention(*(x.half() for x in whole), batch_invariant=True)
+        assert relative(half, fp8_sdpa.shard(want)) < 0.01
         with pytest.raises(ValueError, match="needs a multiple of"):
             fp8_sdpa.shard(whole[0][:, :, 1:])
         q, k, v = (fp8_sdpa.shard(x) for x in whole)

@@ -39,6 +39,8 @@ def test_grouped_heads_want_a_word(device):
     assert relative(fp8_sdpa.sdpa(q, k, v, enable_gqa=True), want) < UNQUANTISED
     with pytest.raises(ValueError, match="query has 4 heads and key 2: enable_gqa=True is for that"):
         fp8_sdpa.sdpa(q, k, v)
+    with pytest.raises(ValueError, match=r"q has shape \(40, 64\)"):
+        fp8_sdpa.sdpa(q[0, 0], k[0, 0], v[0, 0])
 
 
 def test_without_a_batch(device):

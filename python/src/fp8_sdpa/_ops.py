@@ -289,7 +289,7 @@ def explain(
         batch_invariant=batch_invariant,
     )
     head_dim = q.shape[3]
-    if not text or q.dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+    if q.dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
         return text
     lines = [text, "before it: Q, K and V are quantised to E4M3, a scale per (batch, head)"]
     if _served(head_dim) != head_dim:
