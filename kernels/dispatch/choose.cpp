@@ -39,7 +39,7 @@ std::vector<Prediction> predictions(const Problem& problem, const Device& device
   for (const Variant& variant : variants()) {
     const VariantImpl& impl = *variant.impl;
     if (impl.predicted_us == nullptr || (options.no_workspace && impl.needs_workspace)) continue;
-    if (!variant.supports(problem, device).ok() || !impl.supports(predicted, device).ok()) continue;
+    if (!variant.supports(problem, device).ok()) continue;
     result.push_back({&variant, impl.predicted_us(predicted, sm_count, options)});
   }
   std::ranges::stable_sort(result, {}, &Prediction::us);

@@ -129,6 +129,19 @@ std::tuple<TorchTensor, TorchTensor> results_without_keys(Call& call) {
   return results_of(call);
 }
 
+/// Runs `problem`, which is the call's in one form or the other, and returns its results.
+template <class AnyProblem>
+std::tuple<TorchTensor, TorchTensor> run(const Place& place, Call& call, const AnyProblem& problem,
+                                         bool batch_invariant) {
+  if (call.nothing_to_write()) return results_of(call);
+  if (call.kv_sizes.seq == 0) return results_without_keys(call);
+  const auto made = value_of(Choices::of_this_thread().plan_of(
+      problem, place.device(), {.batch_invariant = batch_invariant}));
+  const Workspace workspace(call.q, made.workspace_bytes(), made.kWorkspaceAlignment);
+  check(forward(made, workspace.data(), place.stream()));
+  return results_of(call);
+}
+
 UnquantisedProblem unquantised(const Call& call, bool rotate, bool smooth, std::int64_t seed) {
   return {call.problem, rotate, static_cast<std::uint64_t>(seed), smooth};
 }
@@ -145,14 +158,7 @@ std::tuple<TorchTensor, TorchTensor> attention(TorchTensor q, TorchTensor k, Tor
   const Place place(q);
   Call call = prepare(place, q, k, v, output_type(q), {causal, scale, return_lse, exact_lse},
                       /*pads=*/true);
-  if (call.nothing_to_write()) return results_of(call);
-  if (call.kv_sizes.seq == 0) return results_without_keys(call);
-  const UnquantisedPlan made =
-      value_of(plan(unquantised(call, rotate, smooth, seed), place.device(), nullptr,
-                    {.batch_invariant = batch_invariant}));
-  const Workspace workspace(q, made.workspace_bytes(), UnquantisedPlan::kWorkspaceAlignment);
-  check(forward(made, workspace.data(), place.stream()));
-  return results_of(call);
+  return run(place, call, unquantised(call, rotate, smooth, seed), batch_invariant);
 }
 
 /// A dtype that a caller may leave to its default.
@@ -189,13 +195,7 @@ std::tuple<TorchTensor, TorchTensor> attention_fp8(
   p.descales = {descale_of(place, q_descale, p.batch, p.heads_q, "q_descale"),
                 descale_of(place, k_descale, p.batch, p.heads_kv, "k_descale"),
                 descale_of(place, v_descale, p.batch, p.heads_kv, "v_descale")};
-  if (call.nothing_to_write()) return results_of(call);
-  if (call.kv_sizes.seq == 0) return results_without_keys(call);
-  const Plan made = value_of(
-      Choices::of_this_thread().plan_of(p, place.device(), {.batch_invariant = batch_invariant}));
-  const Workspace workspace(q, made.workspace_bytes(), Plan::kWorkspaceAlignment);
-  check(forward(made, workspace.data(), place.stream()));
-  return results_of(call);
+  return run(place, call, p, batch_invariant);
 }
 
 std::string explain(TorchTensor q, TorchTensor k, TorchTensor v, bool causal,
@@ -275,18 +275,14 @@ STABLE_TORCH_LIBRARY(fp8_sdpa, m) {
       "bool return_lse=False, bool exact_lse=False, bool batch_invariant=False) -> str");
 }
 
-STABLE_TORCH_LIBRARY_IMPL(fp8_sdpa, CPU, m) {
+// Place tells the two apart.
+void implement(torch::stable::detail::StableLibrary& m) {
   m.impl("attention", TORCH_BOX(&attention));
   m.impl("attention_fp8", TORCH_BOX(&attention_fp8));
   m.impl("quantise", TORCH_BOX(&quantise_op));
   m.impl("explain", TORCH_BOX(&explain));
 }
-
-STABLE_TORCH_LIBRARY_IMPL(fp8_sdpa, CUDA, m) {
-  m.impl("attention", TORCH_BOX(&attention));
-  m.impl("attention_fp8", TORCH_BOX(&attention_fp8));
-  m.impl("quantise", TORCH_BOX(&quantise_op));
-  m.impl("explain", TORCH_BOX(&explain));
-}
+STABLE_TORCH_LIBRARY_IMPL(fp8_sdpa, CPU, m) { implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(fp8_sdpa, CUDA, m) { implement(m); }
 
 }  // namespace fp8_sdpa::torch_op

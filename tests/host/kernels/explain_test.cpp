@@ -74,6 +74,11 @@ TEST(Explain, HasThePredictionsTheFastestFirst) {
   const std::vector<std::string> second = lines_of(problem, host_executor(), predicted[1].variant);
   std::snprintf(text, sizeof text, "predicted for an sm_90: %.1f us", predicted[1].us);
   EXPECT_TRUE(says(second, text)) << text;
+  const PlanOptions invariant{.batch_invariant = true};
+  const auto of_large = detail::predictions(problem, host_executor(), invariant);
+  std::snprintf(text, sizeof text, "predicted for an sm_90: %.1f us", of_large[0].us);
+  EXPECT_NE(of_large[0].us, predicted[0].us);
+  EXPECT_TRUE(says(lines_of(problem, host_executor(), nullptr, invariant), text)) << text;
   const auto without = detail::predictions(problem, host_executor(), {.no_workspace = true});
   EXPECT_LT(without.size(), predicted.size());
 }
@@ -101,6 +106,11 @@ TEST(Explain, SaysWhyFamiliesDoNotServe) {
   const std::vector<std::string> lines = lines_of(grouped, host_executor());
   // Of a family that has one which serves it, nothing is.
   EXPECT_EQ(starting(lines, "declined: sm90"), nullptr);
+  // Few keys are served by the last of the family's variants.
+  const Problem few = tests::made_up(1, 4, 2, 64, 64, 128);
+  const std::vector<std::string> of_few = lines_of(few, host_executor());
+  EXPECT_TRUE(of_few[0].starts_with("sm90_short: ")) << of_few[0];
+  EXPECT_EQ(starting(of_few, "declined: sm90"), nullptr);
   EXPECT_TRUE(says(lines, "declined: stage_c serves heads_q == heads_kv, not 4 and 2"));
   EXPECT_TRUE(says(lines, "declined: sm80_mma serves heads_q == heads_kv, not 4 and 2"));
   EXPECT_TRUE(says(lines, "declined: sm89_mma serves heads_q == heads_kv, not 4 and 2"));

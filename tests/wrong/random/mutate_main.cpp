@@ -5,9 +5,9 @@
 // A kernel's mutant goes through the trials of wrong_kernels, dozens of them in one binary; what
 // lives, and a mutant of host code, goes into host_tests and gates, what then lives into the same
 // with UndefinedBehaviorSanitizer, and into the trials of an AddressSanitizer and of a
-// ThreadSanitizer build. --again takes
-// over an earlier score of the same draw and judges what lived: for an explanation or a gate that
-// came later, or after a run that was cut short, of which FOLDER/unfinished has the score so far.
+// ThreadSanitizer build. --again takes over an earlier score of the same draw and judges what
+// lived: for an explanation or a gate that came later, or after a run that was cut short, of which
+// FOLDER/unfinished has the score so far.
 // Exit code 0 if all were judged.
 #include <fnmatch.h>
 
