@@ -18,6 +18,7 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -183,10 +184,15 @@ void try_tests(const Catalogue& catalogue, Workshop& workshop, const char* by, J
                {"tests/gates/gates", filter_of(catalogue, mutant.file), kSecondsOfGates,
                 is_host_code ? kShardsOfAllGates : 1}};
   for (const auto& test : tests) {
-    judged.detail =
+    const std::optional<std::string> failure =
         workshop.failure_of(mutant, built, test.binary, test.filter,
                             test.seconds * (by != nullptr ? kTimesSlower : 1), test.shards);
-    if (judged.detail.empty()) continue;
+    if (!failure) {
+      judged.fate = Fate::kNotCompiled;
+      return;
+    }
+    if (failure->empty()) continue;
+    judged.detail = *failure;
     judged.fate = Fate::kKilled;
     judged.by = by != nullptr ? by : fs::path(test.binary).filename().string();
     return;

@@ -190,9 +190,10 @@ void Workshop::check_unedited() {
   }
 }
 
-std::string Workshop::failure_of(const Mutant& mutant, const Built& built,
-                                 const std::string& binary, const std::string& filter, int seconds,
-                                 int shards) {
+std::optional<std::string> Workshop::failure_of(const Mutant& mutant, const Built& built,
+                                                const std::string& binary,
+                                                const std::string& filter, int seconds,
+                                                int shards) {
   const fs::path folder = work_ / mutant.name;
   const std::string name = fs::path(binary).filename();
   const fs::path log = folder / (name + ".log");
@@ -208,6 +209,7 @@ std::string Workshop::failure_of(const Mutant& mutant, const Built& built,
   // Before the archive, so that nobody asks that for the unedited ones.
   link.replace(link.find(output), output.size(), built.objects + " -o " + quote(linked.string()));
   if (run("cd " + quote(build_.string()) + " && " + link, log, kSecondsToBuild) != 0) {
+    if (read_text(log).find("undefined reference") != std::string::npos) return std::nullopt;
     throw std::runtime_error(mutant.name + " does not link: " + log.string());
   }
   const int status = run_tests(linked, folder, filter, seconds, shards, log);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,10 +41,12 @@ class Workshop {
   /// std::runtime_error where tests fail without a mutant: each would be a kill.
   void check_unedited();
 
-  /// What a test binary says of the mutant: nothing if it passes, else the test that fails. Its
-  /// tests run as `shards` processes side by side, each for so many seconds of a core at most.
-  std::string failure_of(const Mutant& mutant, const Built& built, const std::string& binary,
-                         const std::string& filter, int seconds, int shards);
+  /// What a test binary says of the mutant: empty if it passes, else the test that fails; no value
+  /// where it does not link (host code that names what a build without CUDA lacks). Its tests run
+  /// as `shards` processes side by side, each for so many seconds of a core at most.
+  std::optional<std::string> failure_of(const Mutant& mutant, const Built& built,
+                                        const std::string& binary, const std::string& filter,
+                                        int seconds, int shards);
 
  private:
   enum class Which { kTried, kOthers };  ///< kernels of a family
