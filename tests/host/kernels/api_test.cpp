@@ -87,8 +87,7 @@ TEST(VariantTable, EveryPairOfSwitchesIsCompiled) {
   EXPECT_EQ(pairs.size(), wanted);
 }
 
-// 64 KiB for the ladder; the Hopper kernels state limits of their own, what a block
-// of sm_90 may opt in to.
+// Tiles are 32 rows by 32 keys (Stage C) or 128 (mma.sync).
 TEST(VariantTable, ALadderVariantHasTheSameResourcesAtEachHeadDim) {
   for (const Variant& variant : variants()) {
     if (variant.family == Family::kSm90) continue;
@@ -96,6 +95,8 @@ TEST(VariantTable, ALadderVariantHasTheSameResourcesAtEachHeadDim) {
     EXPECT_GT(resources.threads, 0) << variant.name;
     EXPECT_EQ(resources.threads, variant.resources.threads) << variant.name;
     EXPECT_EQ(resources.shared_bytes, variant.resources.shared_bytes) << variant.name;
+    EXPECT_EQ(resources.tile_m, 32) << variant.name;
+    EXPECT_EQ(resources.tile_n, variant.family == Family::kStageC ? 32 : 128) << variant.name;
   }
 }
 
@@ -103,6 +104,8 @@ TEST(Toggles, AreThoseOfTheConfiguration) {
   EXPECT_EQ(toggles_chosen(), FP8_SDPA_TOGGLES_CHOSEN != 0);
 }
 
+// 64 KiB for the ladder; the Hopper kernels state limits of their own, what a block
+// of sm_90 may opt in to.
 TEST(VariantTable, ResourcesAreWithinTheLimitsOfTheFamily) {
   for (const Variant& variant : variants()) {
     const std::size_t limit = (variant.family == Family::kSm90 ? 227U : 64U) * 1024U;
@@ -117,7 +120,8 @@ TEST(VariantTable, UnknownNameListsTheNearest) {
        {std::pair{"stage_c_cp_asinc", "stage_c_cp_async stage_c_lut_cp_async stage_c_wmma_pv"},
         {"sm80", "sm80_mma sm89_mma stage_c"},
         // By every letter, the first one too.
-        {"sm9_short", "sm90_short sm89_mma sm80_mma"}}) {
+        {"sm9_short", "sm90_short sm89_mma sm80_mma"},
+        {"mm80_mma", "sm80_mma sm89_mma sm90_short"}}) {
     const auto found = find_variant(name);
     ASSERT_FALSE(found.ok());
     EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument);

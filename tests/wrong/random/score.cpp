@@ -94,6 +94,7 @@ std::string write_score(const Experiment& experiment, const std::vector<Judged>&
                        {"kind", m.kind},
                        {"before", m.before},
                        {"after", m.after},
+                       {"becomes", m.becomes},
                        {"fate", name_of(judged.fate)},
                        {"by", judged.by},
                        {"detail", judged.detail.substr(0, 200)}});
