@@ -13,8 +13,6 @@
 //   kCodes | x (less the mean) times 1 / descale, in FP8  |
 //
 // Partial sums are added in the order of the tiles, whoever comes last: the same bits each time.
-// A block asks for the next tile before it works on one. Each thread copies to shared memory what
-// it will read itself, so that no barrier is needed for it.
 #pragma once
 
 #include <cmath>
@@ -38,13 +36,8 @@ struct Kernel {
   /// For sums over columns: elements of 16 bytes, and rows that the block has at a time.
   static constexpr int kVector = 16 / static_cast<int>(sizeof(Element));
   static constexpr int kSumRows = kThreads * kVector / kDim;
-  /// Vectors that a thread has of a tile.
-  static constexpr int kVectors = kTileRows / kSumRows;
-  /// A task and the next, where both fit into a block's shared memory on sm_86 and sm_89 (99 KB).
-  static constexpr int kBuffers = kVectors > 8 ? 1 : 2;
 
   struct Shared {
-    uint4 tiles[kBuffers][kVectors][kThreads];  ///< to each thread its own
     SignMasks<kDim> signs;
     float sums[kSumRows][kDim];
     float amax[2][kWarps];  ///< of a task and the next
@@ -57,19 +50,7 @@ struct Kernel {
     int pass;  ///< of Params::passes
     int head;  ///< of all batches
     int tile;
-    bool is_there;  ///< not one of a step in which the pass has no head
-    bool is_last;   ///< nor is any after it
 
-    GPU_FN Task(const Params& p, std::uint32_t ticket) {
-      const auto a_step = static_cast<std::uint32_t>(p.pass_count * p.tiles);
-      const auto step = static_cast<int>(ticket / a_step);
-      const auto in_step = static_cast<int>(ticket % a_step);
-      pass = static_cast<int>(in_step >= p.tiles) + static_cast<int>(in_step >= 2 * p.tiles);
-      head = step - pass * p.lag;
-      tile = in_step - pass * p.tiles;
-      is_there = head >= 0 && head < p.all_heads;
-      is_last = step >= p.all_heads + (p.pass_count - 1) * p.lag;
-    }
     GPU_FN std::int64_t place(const Params& p) const {
       return std::int64_t{pass} * p.all_heads + head;
     }
@@ -84,40 +65,14 @@ struct Kernel {
     return data + head / p.heads * strides.batch + head % p.heads * strides.head;
   }
 
-  /// Asks for a tile: for a pass over columns (add_up()), or over rows (Source).
-  GPU_FN static void fetch(const Params& p, const Task& task, uint4 (&tile)[kVectors][kThreads]) {
-    const auto* const head =
-        head_of(static_cast<const Element*>(p.from), p.from_strides, p, task.head);
-    const int thread = gpu::thread_idx();
-    const auto copy = [&](int nth, int row, int column) {
-      const bool there = row < p.seq;  // zeros past the end
-      gpu::cp_async_16_zfill(&tile[nth][thread],
-                             head + (there ? row * p.from_strides.seq : 0) + column,
-                             there ? gpu::kCpAsyncBytes : 0);
-    };
-    if (p.passes[task.pass] == Pass::kMean) {
-      constexpr int kLanes = kDim / kVector;
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        copy(i, task.tile * kTileRows + thread / kLanes + i * kSumRows, thread % kLanes * kVector);
-      }
-      return;
-    }
-    for_each_vector<kDim, kRows, kVector>(
-        task.warp_row(), [&](int nth, int part, int i, int row, int column) {
-          copy((nth * kParts<kDim> + part) * (8 / kVector) + i, row, column);
-        });
-  }
-
-  /// Until all tiles of the head have been through the pass before, and its mean is there: each
-  /// warp for itself.
+  /// Until all tiles of the head have been through the pass before, and its mean is there.
   GPU_FN static void wait_for_pass_before(const Params& p, const Task& task) {
-    if (gpu::lane_idx() == 0) {
+    if (is_first_thread()) {
       const bool makes_mean = p.passes[task.pass - 1] == Pass::kMean;
       gpu::wait_for_word(&p.tiles_done[task.place(p) - p.all_heads],
                          static_cast<std::uint32_t>(p.tiles) + (makes_mean ? 1U : 0U));
     }
-    gpu::sync_warp();
+    gpu::sync_block();
   }
 
   GPU_FN static bool is_first_thread() { return gpu::thread_idx() == 0; }
@@ -137,15 +92,21 @@ struct Kernel {
 
   /// Sums of the tile's columns, not rotated: the mean is rotated once. NaN and infinities count as
   /// 0.
-  GPU_FN static void add_up(const Params& p, const Task& task,
-                            const uint4 (&tile)[kVectors][kThreads], Shared& shared) {
+  GPU_FN static void add_up(const Params& p, const Task& task, Shared& shared) {
     constexpr int kLanes = kDim / kVector;
     const int thread = gpu::thread_idx();
+    const auto* const head =
+        head_of(static_cast<const Element*>(p.from), p.from_strides, p, task.head);
+    const int first = task.tile * kTileRows + thread / kLanes;
     const auto add = [](float& sum, float x) { sum += is_finite(x) ? x : 0.0F; };
     float sums[kVector] = {};
 #pragma unroll
-    for (int nth = 0; nth < kVectors; ++nth) {
-      const uint4 vector = tile[nth][thread];
+    for (int row = 0; row < kTileRows; row += kSumRows) {
+      uint4 vector = {};
+      if (first + row < p.seq) {
+        vector = *reinterpret_cast<const uint4*>(head + (first + row) * p.from_strides.seq +
+                                                 thread % kLanes * kVector);
+      }
       const std::uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -318,19 +279,16 @@ struct Kernel {
     }
   }
 
-  /// Puts a tile through a pass.
+  /// Puts a tile through a pass. Its rows are asked for before anything is waited for.
   GPU_FN static void do_task(const Params& p, const Task& task, int turn, Shared& shared) {
     const Pass pass = p.passes[task.pass];
-    const auto& tile = shared.tiles[turn % kBuffers];
     if (pass == Pass::kMean) {
-      add_up(p, task, tile, shared);
+      add_up(p, task, shared);
       return;
     }
     Source source;
-    for_each_vector<kDim, kRows, kVector>(0, [&](int nth, int part, int i, int, int) {
-      source.take(nth, part, i,
-                  tile[(nth * kParts<kDim> + part) * (8 / kVector) + i][gpu::thread_idx()]);
-    });
+    source.load_rows(p, head_of(static_cast<const Element*>(p.from), p.from_strides, p, task.head),
+                     task.warp_row());
     if (task.pass > 0) wait_for_pass_before(p, task);
     if (pass == Pass::kCodes && p.infinities != nullptr) count(p, source.infinities());
     Rows<kDim, kRows> rows;
@@ -351,33 +309,30 @@ struct Kernel {
   }
 
   GPU_FN static void run(const Params& p, Shared& shared) {
+    const auto a_step = static_cast<std::uint32_t>(p.pass_count * p.tiles);
+    const int steps = p.all_heads + (p.pass_count - 1) * p.lag;
     shared.signs.fill(p);
-    if (is_first_thread()) {
-      for (std::uint32_t& ticket : shared.tickets) ticket = gpu::atomic_add_relaxed(p.ticket, 1);
-    }
+    if (is_first_thread()) shared.tickets[0] = gpu::atomic_add_relaxed(p.ticket, 1);
     gpu::sync_block();
-    Task task(p, shared.tickets[0]);
-    if (kBuffers == 2 && task.is_there) fetch(p, task, shared.tiles[0]);
-    gpu::cp_async_commit();
-    gpu::sync_block();  // the first ticket has been read
-    for (int turn = 0; !task.is_last; turn ^= 1) {
-      const Task next(p, shared.tickets[turn ^ 1]);
-      const Task& wanted = kBuffers == 2 ? next : task;
-      if (wanted.is_there) fetch(p, wanted, shared.tiles[(turn ^ 1) % kBuffers]);
-      gpu::cp_async_commit();
-      // The one after the next, which is there when this one is done.
-      std::uint32_t ticket = 0;
-      if (is_first_thread()) ticket = gpu::atomic_add_relaxed(p.ticket, 1);
-      gpu::cp_async_wait<kBuffers - 1>();
-      if (task.is_there) do_task(p, task, turn, shared);
-      if (is_first_thread()) shared.tickets[turn] = ticket;
+    for (int turn = 0;; turn ^= 1) {
+      const std::uint32_t ticket = shared.tickets[turn];
+      const auto step = static_cast<int>(ticket / a_step);
+      const auto in_step = static_cast<int>(ticket % a_step);
+      if (step >= steps) return;
+      // The next one, which is there when this one is done.
+      std::uint32_t next = 0;
+      if (is_first_thread()) next = gpu::atomic_add_relaxed(p.ticket, 1);
+      const int pass =
+          static_cast<int>(in_step >= p.tiles) + static_cast<int>(in_step >= 2 * p.tiles);
+      const Task task{pass, step - pass * p.lag, in_step - pass * p.tiles};
+      const bool is_there = task.head >= 0 && task.head < p.all_heads;
+      if (is_there) do_task(p, task, turn, shared);
+      if (is_first_thread()) shared.tickets[turn ^ 1] = next;
       gpu::sync_block();
-      if (is_first_thread() && task.is_there && p.passes[task.pass] == Pass::kAmax) {
+      if (is_first_thread() && is_there && p.passes[pass] == Pass::kAmax) {
         tell_amax(p, task, shared.amax[turn]);
       }
-      task = next;
     }
-    gpu::cp_async_wait<0>();
   }
 };
 

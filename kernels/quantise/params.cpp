@@ -5,10 +5,9 @@
 namespace fp8_sdpa::quantiser {
 namespace {
 
-/// What lies between the first pass and the last: so much that its tiles are twice as many as
-/// blocks have in hand, two each, so that nobody waits long for a pass before; and so little that
-/// the L2 cache of an H100 or H200, 50 MB, has it still.
-constexpr std::int64_t kBytesBetweenPasses = 16 << 20;
+/// Tiles that lie between two passes: more than blocks that a GPU runs at a time, so that nobody
+/// waits long, and few enough that its L2 cache has them still (6 MB of bf16 at head_dim 128).
+constexpr std::int64_t kTilesBetweenPasses = 384;
 
 /// Words of the workspace, in this order.
 struct Words {
@@ -44,12 +43,9 @@ Words words_of(const Quantisation& q) {
 }
 
 int lag_of(const Quantisation& q) {
-  const std::int64_t tile_bytes =
-      std::int64_t{tile_rows(q.from.dtype, q.head_dim)} * q.head_dim * size_of(q.from.dtype);
-  const std::int64_t between = kBytesBetweenPasses / tile_bytes / std::max(1, pass_count(q) - 1);
   const std::int64_t tiles = tiles_of(q);
   const std::int64_t heads = std::int64_t{q.batch} * q.heads;
-  return static_cast<int>(std::min(heads, (between + tiles - 1) / tiles));
+  return static_cast<int>(std::min(heads, (kTilesBetweenPasses + tiles - 1) / tiles));
 }
 
 }  // namespace

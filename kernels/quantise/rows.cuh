@@ -1,4 +1,4 @@
-// Rows of the tensor in a warp's registers, and their rotation on the tensor cores.
+// Rows of the tensor in a warp's registers: loaded, and rotated on the tensor cores.
 //
 // A warp has 16 rows. With g = lane / 4 and t = lane % 4, a lane has of rows g and g + 8 the
 // columns 32 i + 8 t .. + 7, i < head_dim / 32: 16 bytes of bf16 or half at a time, and 8 of codes.
@@ -143,16 +143,24 @@ GPU_FN void finish_hadamard(Rows<kDim, kRows>& rows) {
   }
 }
 
-/// Calls visit(nth, part, i, row, column) for a lane's vectors of 16 bytes: the i-th of a part.
-template <int kDim, int kRows, int kVector, class Visit>
-GPU_FN void for_each_vector(int warp_row, const Visit& visit) {
+/// Loads 16 bytes for each of a lane's rows and parts; zeros for rows past the end.
+template <int kDim, int kRows, class Element, class Take>
+GPU_FN void load(const Params& p, const Element* head, int warp_row, const Take& take) {
 #pragma unroll
   for (int nth = 0; nth < kRows; ++nth) {
+    const int row = warp_row + row_in_warp(nth);
+    const bool there = row < p.seq;
+    const Element* const from = head + (there ? row * p.from_strides.seq : 0);
+    constexpr int kVector = 16 / static_cast<int>(sizeof(Element));
 #pragma unroll
     for (int part = 0; part < kParts<kDim>; ++part) {
 #pragma unroll
       for (int i = 0; i < 8 / kVector; ++i) {
-        visit(nth, part, i, warp_row + row_in_warp(nth), first_column(part) + i * kVector);
+        uint4 vector = {};
+        if (there) {
+          vector = *reinterpret_cast<const uint4*>(from + first_column(part) + i * kVector);
+        }
+        take(nth, part, i, vector);
       }
     }
   }
@@ -182,12 +190,14 @@ struct Source {
   using Element = std::uint16_t;
   std::uint32_t words[kParts<kDim>][kRows][4];
 
-  GPU_FN void take(int nth, int part, int /*i*/, const uint4& vector) {
-    std::uint32_t(&to)[4] = words[part][nth];
-    to[0] = vector.x;
-    to[1] = vector.y;
-    to[2] = vector.z;
-    to[3] = vector.w;
+  GPU_FN void load_rows(const Params& p, const Element* head, int warp_row) {
+    load<kDim, kRows>(p, head, warp_row, [&](int nth, int part, int /*i*/, const uint4& vector) {
+      std::uint32_t(&to)[4] = words[part][nth];
+      to[0] = vector.x;
+      to[1] = vector.y;
+      to[2] = vector.z;
+      to[3] = vector.w;
+    });
   }
 
   GPU_FN int infinities() const {
@@ -247,8 +257,10 @@ struct Source<Dtype::kFloat, kDim> {
   using Element = float;
   Rows<kDim, kRows> from;
 
-  GPU_FN void take(int nth, int part, int i, const uint4& vector) {
-    memcpy(&from.x[nth][part][4 * i], &vector, sizeof vector);
+  GPU_FN void load_rows(const Params& p, const Element* head, int warp_row) {
+    load<kDim, kRows>(p, head, warp_row, [&](int nth, int part, int i, const uint4& vector) {
+      memcpy(&from.x[nth][part][4 * i], &vector, sizeof vector);
+    });
   }
 
   GPU_FN int infinities() const {

@@ -338,6 +338,23 @@ TEST(Supports, Sm90VariantsNameTheHeadDimsThatTheyServe) {
   }
 }
 
+TEST(Supports, AVariantWithoutCodeSaysHowToBuildIt) {
+  detail::VariantImpl impl = *variants().front().impl;
+  impl.device = impl.host = {};
+  Variant variant = variants().front();
+  variant.impl = &impl;
+  const Status host = variant.supports(valid_problem(), host_executor());
+  EXPECT_EQ(host.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(host.message(), "this build has no host code: configure it with SDPA_HOST_EXECUTOR=ON");
+  const Status device = variant.supports(valid_problem(), tests::made_up_device(90));
+  EXPECT_EQ(device.code(), StatusCode::kUnsupported);
+  EXPECT_TRUE(device.message() == "this build has no device code: configure it where nvcc is" ||
+              device.message() == std::string(variant.name) +
+                                      " has no device code in this build: configure it with 90a "
+                                      "among SDPA_CUDA_ARCHS")
+      << device.message();
+}
+
 TEST(Supports, SharedMemoryOfABlockSuffices) {
   for (const Variant& variant : variants()) {
     Device small = host_executor();
