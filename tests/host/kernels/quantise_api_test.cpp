@@ -201,10 +201,10 @@ TEST(Quantisation, CountsItsTickets) {
   EXPECT_EQ(quantiser::tickets_of(q), 4 * 1 * 16);
   q.head_dim = 128;
   q.static_descales = false;
-  q.batch = 100;  // 16 MB are 512 tiles of 32 KB: 32 heads
-  EXPECT_EQ(quantiser::tickets_of(q), (200 + 32) * 2 * 16);
-  q.smooth = true;  // half of it between two of three passes
-  EXPECT_EQ(quantiser::tickets_of(q), (200 + 2 * 16) * 3 * 16);
+  q.batch = 100;  // 384 tiles between two passes: 24 heads
+  EXPECT_EQ(quantiser::tickets_of(q), (200 + 24) * 2 * 16);
+  q.smooth = true;
+  EXPECT_EQ(quantiser::tickets_of(q), (200 + 2 * 24) * 3 * 16);
 }
 
 TEST(Quantisation, IsDeclinedByOldDevices) {
