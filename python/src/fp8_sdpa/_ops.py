@@ -51,14 +51,29 @@ def _served(head_dim: int) -> int:
 
 
 @torch.library.register_fake("fp8_sdpa::attention")
-def _(q, k, v, *, return_lse=False, **_options):
+def _(
+    q, k, v, causal=False, scale=None, rotate=True, smooth=True, seed=0, return_lse=False, *_rest, **_options
+):
     dtype = torch.float16 if q.dtype == torch.float16 else torch.bfloat16
     out = _like(q, _served(q.shape[3]), dtype)
     return out[..., : q.shape[3]], _lse_like(q, return_lse)
 
 
 @torch.library.register_fake("fp8_sdpa::attention_fp8")
-def _(q, k, v, q_descale, k_descale, v_descale, *, out_dtype=None, return_lse=False, **_options):
+def _(
+    q,
+    k,
+    v,
+    q_descale,
+    k_descale,
+    v_descale,
+    causal=False,
+    scale=None,
+    out_dtype=None,
+    return_lse=False,
+    *_rest,
+    **_options,
+):
     out = _like(q, q.shape[3], out_dtype or torch.bfloat16)
     return out, _lse_like(q, return_lse)
 
@@ -150,14 +165,14 @@ def attention(
         q,
         k,
         v,
-        causal=causal,
-        scale=scale,
-        rotate=rotate,
-        smooth=smooth,
-        seed=seed,
-        return_lse=return_lse,
-        exact_lse=exact_lse,
-        batch_invariant=batch_invariant,
+        causal,
+        scale,
+        rotate,
+        smooth,
+        seed,
+        return_lse,
+        exact_lse,
+        batch_invariant,
     )
     out = _without_gradient("attention", out, q, k, v)
     return (out, _without_gradient("attention", lse, q, k)) if return_lse else out
@@ -166,13 +181,11 @@ def attention(
 def _descale(value: Tensor | float | None, like: Tensor, name: str) -> Tensor:
     """(batch, heads) of `like`, float32, contiguous, from what broadcasts to it."""
     shape = like.shape[:2]
-    if value is None:
-        return like.new_ones(shape, dtype=torch.float32)
-    if not isinstance(value, Tensor):
-        return like.new_full(shape, value, dtype=torch.float32)
-    if value.dtype != torch.float32:
-        raise ValueError(f"{name} is {value.dtype}; expected torch.float32")
-    return value if value.shape == shape and value.is_contiguous() else value.expand(shape).contiguous()
+    if isinstance(value, Tensor):
+        if value.dtype != torch.float32:
+            raise ValueError(f"{name} is {value.dtype}; expected torch.float32")
+        return value if value.shape == shape and value.is_contiguous() else value.expand(shape).contiguous()
+    return like.new_full(shape, 1.0 if value is None else value, dtype=torch.float32)
 
 
 def attention_fp8(
@@ -209,12 +222,12 @@ def attention_fp8(
         _descale(q_descale, q, "q_descale"),
         _descale(k_descale, k, "k_descale"),
         _descale(v_descale, v, "v_descale"),
-        causal=causal,
-        scale=scale,
-        out_dtype=out_dtype,
-        return_lse=return_lse,
-        exact_lse=exact_lse,
-        batch_invariant=batch_invariant,
+        causal,
+        scale,
+        out_dtype,
+        return_lse,
+        exact_lse,
+        batch_invariant,
     )
     return (out, lse) if return_lse else out
 
