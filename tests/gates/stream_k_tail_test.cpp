@@ -1,5 +1,5 @@
 // Tiles of query rows that several blocks share (sm90/work/schedule.hpp): their KV splits are
-// written to the workspace and merged by the block that comes last.
+// written to the workspace and merged by a second kernel (sm90/output/merge_splits.cuh).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,9 +43,9 @@ class StreamKTail : public VariantTest {
     return planned.ok() ? planned->workspace_bytes() : 0;
   }
 
-  /// Few rows at the first head dim that the variant serves.
   /// So many that blocks share them: on a device a merge has its price.
   std::int64_t many_keys() const { return device_.backend == Backend::kHost ? 1100 : 11000; }
+  /// Few rows at the first head dim that the variant serves.
   reference::Shape few_rows() const {
     return few_rows(head_dims().front(), shares() ? many_keys() : 100);
   }
