@@ -19,6 +19,7 @@ def test_fakes_have_shapes_types_and_layouts(device):
     opcheck(ops.attention, (q, k, v))
     opcheck(ops.attention, (q[..., :40], k[..., :40], v[..., :40]), {"return_lse": True, "causal": True})
     opcheck(ops.attention, tuple(x.transpose(1, 2).contiguous().transpose(1, 2).half() for x in (q, k, v)))
+    opcheck(ops.attention, (q[:, :, :0], k, v), {"return_lse": True})
     opcheck(ops.attention_fp8, (*tensors, *descales), {"return_lse": True})
     opcheck(ops.attention_fp8, (*tensors, *descales), {"out_dtype": torch.float16})
     opcheck(ops.quantise, (q,), {"smooth": True})

@@ -72,6 +72,8 @@ def test_descales_broadcast(device):
     want = fp8_sdpa.attention_fp8(*tensors, whole, kv, one)
     assert torch.equal(fp8_sdpa.attention_fp8(*tensors, d, 0.7), want)
     assert torch.equal(fp8_sdpa.attention_fp8(*tensors, q_descale=d, k_descale=0.7, v_descale=1.0), want)
+    by_heads = whole.T.contiguous().T
+    assert torch.equal(fp8_sdpa.attention_fp8(*tensors, by_heads, kv), want)
 
 
 @pytest.mark.parametrize("out_dtype", [BF16, torch.float16])
@@ -224,7 +226,8 @@ def test_nothing_to_attend_to(device):
     ):
         assert out.shape == q.shape and (out == 0).all()
         assert lse.shape == q.shape[:3] and (lse == -torch.inf).all()
-    assert fp8_sdpa.attention(q[:, :, :0], k, v).shape == (2, 4, 0, 64)
+    no_rows = fp8_sdpa.attention(q[:, :, :0], k, v)
+    assert no_rows.shape == (2, 4, 0, 64) and no_rows.stride() == torch.empty(2, 4, 0, 64).stride()
     assert fp8_sdpa.attention(q[:0], k[:0], v[:0]).shape == (0, 4, 70, 64)
     assert fp8_sdpa.attention_fp8(*(x[:0].to(E4M3) for x in (q, k, v))).shape == (0, 4, 70, 64)
     out, lse = fp8_sdpa.attention(q, k[:, :, :30], v[:, :, :30], causal=True, return_lse=True)
