@@ -84,3 +84,33 @@ def test_what_is_not_served_is_named():
     assert torch.equal(out.transpose(1, 2), fp8_sdpa.attention(q, q, q, causal=True, scale=0.3).float())
     out, _ = forward(module, q, q, q, None, is_causal=False)
     assert torch.equal(out.transpose(1, 2), fp8_sdpa.attention(q, q, q).float())
+
+
+def test_a_model_of_diffusers_runs_in_fp8(monkeypatch):
+    from diffusers import FluxTransformer2DModel
+
+    made = []
+
+    def counted(*tensors, **options):
+        made.append(tensors[0].shape)
+        return fp8_sdpa.attention(*tensors, **options)
+
+    monkeypatch.setattr("fp8_sdpa._sdpa.attention", counted)
+    torch.manual_seed(0)
+    widths = {"in_channels": 4, "joint_attention_dim": 32, "pooled_projection_dim": 32}
+    heads = {"num_attention_heads": 2, "attention_head_dim": 64, "axes_dims_rope": [16, 24, 24]}
+    model = FluxTransformer2DModel(num_layers=1, num_single_layers=1, **widths, **heads).eval()
+    inputs = {
+        "hidden_states": torch.randn(1, 64, 4),
+        "encoder_hidden_states": torch.randn(1, 16, 32),
+        "pooled_projections": torch.randn(1, 32),
+        "timestep": torch.tensor([1.0]),
+        "img_ids": torch.randn(64, 3),
+        "txt_ids": torch.zeros(16, 3),
+    }
+    with torch.no_grad():
+        want = model(**inputs).sample
+        with hooks.replace_sdpa():
+            out = model(**inputs).sample
+    assert relative(out, want) < UNQUANTISED
+    assert made == [(1, 2, 80, 64)] * 2  # a layer of each kind

@@ -99,3 +99,35 @@ def test_the_package_says_what_it_is():
     assert lines[2] == "cpu"
     assert "  2 x 16 x 8192 on 8192 keys, head_dim 128: sm90_" in said.stdout
     assert importlib.resources.files("fp8_sdpa").joinpath("py.typed").is_file()
+
+
+def test_replace_sdpa_reaches_who_calls_pytorchs(device, monkeypatch):
+    made = []
+
+    def counted(*tensors, **options):
+        made.append(options)
+        return fp8_sdpa.attention(*tensors, **options)
+
+    monkeypatch.setattr("fp8_sdpa._sdpa.attention", counted)
+    layer = torch.nn.MultiheadAttention(128, 2, batch_first=True).to(device)
+    x = torch.randn(1, 40, 128, device=device)
+    padding = torch.zeros(1, 40, dtype=torch.bool, device=device)
+    padding[0, 30:] = True
+    with torch.no_grad():
+        want = layer(x, x, x, need_weights=False)[0]
+        masked = layer(x, x, x, key_padding_mask=padding, need_weights=False)[0]
+        with fp8_sdpa.hooks.replace_sdpa(rotate=False):
+            with fp8_sdpa.hooks.replace_sdpa(), pytest.raises(ZeroDivisionError):
+                assert relative(layer(x, x, x, need_weights=False)[0], want) < UNQUANTISED
+                raise ZeroDivisionError
+            layer(x, x, x, need_weights=False)
+            assert [options["rotate"] for options in made] == [True, False]
+            # Not served: PyTorch's own, not what its name stands for here.
+            assert torch.equal(layer(x, x, x, key_padding_mask=padding, need_weights=False)[0], masked)
+        with (
+            fp8_sdpa.hooks.replace_sdpa(fallback=False),
+            pytest.raises(NotImplementedError, match="attn_mask"),
+        ):
+            layer(x, x, x, key_padding_mask=padding, need_weights=False)
+    assert len(made) == 2
+    assert torch.nn.functional.scaled_dot_product_attention is reference

@@ -5,6 +5,9 @@ from torch import Tensor
 
 from fp8_sdpa._ops import attention
 
+# Of the import: what bears this name later may be sdpa() itself.
+_pytorch_sdpa = torch.nn.functional.scaled_dot_product_attention
+
 
 def _declined(attn_mask: Tensor | None, dropout_p: float, needs_grad: bool) -> str | None:
     if attn_mask is not None:
@@ -54,7 +57,6 @@ def sdpa(
             fallback.
         ValueError: the tensors contradict each other.
     """
-    reference = torch.nn.functional.scaled_dot_product_attention
     needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
     reason = _declined(attn_mask, dropout_p, needs_grad)
     try:
@@ -70,7 +72,7 @@ def sdpa(
     except NotImplementedError:
         if not fallback:
             raise
-        return reference(
+        return _pytorch_sdpa(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
     if query.dim() == 3:

@@ -1,9 +1,14 @@
 """FP8 attention in other people's models."""
 
+import contextlib
+import functools
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from fp8_sdpa._ops import attention
+from fp8_sdpa._sdpa import sdpa
 
 
 def register_transformers(name: str = "fp8_sdpa", *, fallback: bool = True) -> None:
@@ -55,3 +60,25 @@ def register_transformers(name: str = "fp8_sdpa", *, fallback: bool = True) -> N
 
     AttentionInterface.register(name, forward)
     AttentionMaskInterface.register(name, sdpa_mask)
+
+
+@contextlib.contextmanager
+def replace_sdpa(**options: bool) -> Iterator[None]:
+    """Within it, torch.nn.functional.scaled_dot_product_attention is fp8_sdpa.sdpa, process-wide.
+
+        with fp8_sdpa.hooks.replace_sdpa():
+            image = pipeline("a cat").images[0]
+
+    For models that call that function and have no name for another one: those of diffusers (its "native"
+    backend) and timm, torch.nn.MultiheadAttention.
+
+    Args:
+        options: of sdpa(): rotate, smooth, and fallback, which is on here.
+    """
+    functional = torch.nn.functional
+    before = functional.scaled_dot_product_attention
+    functional.scaled_dot_product_attention = functools.partial(sdpa, **{"fallback": True} | options)
+    try:
+        yield
+    finally:
+        functional.scaled_dot_product_attention = before
