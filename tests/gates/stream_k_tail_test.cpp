@@ -75,8 +75,20 @@ TEST(RunningAtOnce, TakesNoWorkspace) {
   const auto shared = plan(problem, device);
   ASSERT_TRUE(shared.ok()) << shared.status().message();
   EXPECT_GT(shared->workspace_bytes(), 0U);
+  const auto whole = plan(problem, device, nullptr, {.no_workspace = true});
+  ASSERT_TRUE(whole.ok()) << whole.status().message();
+  const auto expected = (*harness)->run(*whole);
+  ASSERT_TRUE(expected.ok()) << expected.status().message();
+  const auto bytes = static_cast<std::size_t>(problem.heads_q * problem.o.stride_head) * 2;
+  const auto fetched = [&] {
+    const auto* const o = static_cast<const std::uint8_t*>(problem.o.data);
+    return std::vector<std::uint8_t>(o, o + bytes);
+  };
+  const std::vector<std::uint8_t> o = fetched();
+  std::memset(problem.o.data, 0, bytes);
   const Status ran = detail::forward_at_once(problem, device, nullptr);
   EXPECT_TRUE(ran.ok()) << ran.message();
+  EXPECT_EQ(fetched(), o);
 }
 
 // One tile of rows and many keys: every block has a part of it.

@@ -137,6 +137,19 @@ TEST(Choose, PredictionsAreThoseOfTheCostModel) {
   }
 }
 
+// A block of sm80 is 32 rows of a head, and multiprocessors take one each at a time.
+TEST(Choose, PredictionsOfSm80AreOfWholeRounds) {
+  const Variant& variant = **find_variant("sm80_mma");
+  const auto us = [&](int heads) {
+    return variant.impl->predicted_us(problem_of({1, heads, 32, 64}), 132, {});
+  };
+  const double round = us(1) - 2.5;  // less the launch
+  EXPECT_GT(round, 0.0);
+  for (const auto& [heads, rounds] : {std::pair{132, 1}, {133, 2}, {264, 2}, {265, 3}}) {
+    EXPECT_NEAR(us(heads), 2.5 + rounds * round, 1e-9) << heads;
+  }
+}
+
 // The fastest kernels sum rounded weights: an LSE of exact ones is not given up for speed, and any
 // other has no price.
 TEST(Choose, AnLseOfExactSumsIsNotGivenUpForSpeed) {

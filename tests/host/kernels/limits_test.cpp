@@ -70,7 +70,28 @@ TEST_P(Sm90Limits, KeysOfTwoTerms) {
   for (const std::int64_t keys : {1, 127, 128, 129}) {
     Problem p = problem_of(GetParam());
     p.seq_kv = keys;
-    expect_limit(supports(p), few == (keys <= 128), " 128 keys, not ");
+    const std::string reason = " 128 keys, not " + std::to_string(keys);
+    expect_limit(supports(p), few == (keys <= 128), reason.c_str());
+  }
+}
+
+// E4M3 throughout, and otherwise each tensor's format is said.
+TEST_P(Sm90Limits, Formats) {
+  constexpr std::array kFormats = {Dtype::kE4M3, Dtype::kE5M2};
+  for (const Dtype q : kFormats) {
+    for (const Dtype k : kFormats) {
+      for (const Dtype v : kFormats) {
+        Problem p = problem_of(GetParam());
+        p.q.dtype = q;
+        p.k.dtype = k;
+        p.v.dtype = v;
+        const std::string reason =
+            q == k && k == v ? " serves e4m3, not e5m2"
+                             : std::string(" serves one FP8 format for q, k and v, not ") +
+                                   name_of(q) + ", " + name_of(k) + " and " + name_of(v);
+        expect_limit(supports(p), q == k && k == v && q == Dtype::kE4M3, reason.c_str());
+      }
+    }
   }
 }
 

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <climits>
 #include <random>
 #include <vector>
 
 #include "attention/divisor.hpp"
+#include "sm90/work/work.cuh"
 
 namespace fp8_sdpa::sm90 {
 namespace {
@@ -118,6 +120,29 @@ TEST(Schedule, WhatCannotBeCutStaysWhole) {
     const Schedule schedule = deal.make().schedule;
     EXPECT_EQ(schedule.tail_work_tiles, 0);
     EXPECT_EQ(schedule.rounds, (deal.work_tiles + deal.blocks - 1) / deal.blocks);
+  }
+}
+
+struct Tile {
+  static constexpr int kTileM = 64, kTileN = 48;
+};
+
+// Tiles behind what a work tile's last row sees would change nothing but the time.
+TEST(WorkTiles, AreOfTheKeysThatTheirRowsSee) {
+  for (const auto& [rows, keys] :
+       {std::pair{1, 1}, {64, 48}, {200, 200}, {500, 130}, {130, 500}, {192, 960}}) {
+    for (const bool causal : {false, true}) {
+      Params p{};
+      p.seq_q = rows;
+      p.seq_kv = keys;
+      p.causal = causal;
+      for (int tile = 0; tile * Tile::kTileM < rows; ++tile) {
+        const int last_row = std::min((tile + 1) * Tile::kTileM, rows) - 1;
+        const int seen = causal ? std::max(0, last_row + 1 + keys - rows) : keys;
+        EXPECT_EQ(tiles_seen<Tile>(p, tile), (seen + Tile::kTileN - 1) / Tile::kTileN)
+            << rows << " x " << keys << ", tile " << tile << (causal ? ", causal" : "");
+      }
+    }
   }
 }
 

@@ -62,6 +62,12 @@ INSTANTIATE_TEST_SUITE_P(
             "heads_q is 3; it must be a multiple of heads_kv, which is 2"},
         Bad{"LargeQ", [](Problem& p) { p.seq_q = (std::int64_t{1} << 38) + 1; }, kUnsupported,
             "q has 2 * 2 * 274877906945 * 64 elements; at most 2^46 are served"},
+        Bad{"LargeByItsHeads",
+            [](Problem& p) {
+              p.heads_q = 1 << 20;
+              p.seq_q = 1 << 20;
+            },
+            kUnsupported, "q has 2 * 1048576 * 1048576 * 64 elements; at most 2^46 are served"},
         Bad{"LargeK",
             [](Problem& p) {
               p.batch = 1 << 30;
