@@ -32,8 +32,12 @@ struct ResourceLimits {
 inline constexpr ResourceLimits kLadderLimits{128, 64 * 1024};
 /// Those of sm90: a consumer's share of the registers (setmaxnreg), and what a block may opt in to.
 inline constexpr ResourceLimits kHopperLimits{240, 227 * 1024};
+/// Those of decode: a thread's most, and what a block of sm_89 may opt in to.
+inline constexpr ResourceLimits kDecodeLimits{255, 99 * 1024};
 constexpr const ResourceLimits& limits_of(Family family) {
-  return family == Family::kSm90 ? kHopperLimits : kLadderLimits;
+  return family == Family::kSm90     ? kHopperLimits
+         : family == Family::kDecode ? kDecodeLimits
+                                     : kLadderLimits;
 }
 
 /// What each kernel of the report that is one of the variants' uses, in the report's order.

@@ -12,13 +12,13 @@
 //   keys, step s    0-31      32-63     64-95     96-127      (+ 128 s)
 //
 // K and V stay FP8 in shared memory, as cp.async wrote them. ldmatrix moves 16-bit units, here
-// pairs of codes; how each family makes operands of them is in its operands.cuh.
+// pairs of codes; how operands are made of them is in half_operands.hpp and sm89/operands.cuh.
 #pragma once
 
 #include <cstdint>
 
 #include "attention/forward_params.hpp"
-#include "attention/online_softmax.hpp"
+#include "attention/query_codes.hpp"
 #include "attention/shared_tile.hpp"
 #include "gpu/gpu.hpp"
 
@@ -39,7 +39,6 @@ inline constexpr int kStages = 3;
 /// Accumulator tiles of 8 columns: of S, over keys; of O, over dims.
 inline constexpr int kTilesS = kWarpKeys / 8;
 inline constexpr int kTilesO = kHeadDim / 8;
-inline constexpr int kChunk = 16;  ///< codes of a vector access
 inline constexpr int kChunksPerRow = kHeadDim / kChunk;
 
 using CodeTile = SharedTile<std::uint8_t, kWarpKeys, kHeadDim, Layout::kSwizzled>;
@@ -82,22 +81,9 @@ struct WarpPlace {
   }
 };
 
-/// Raw scores to units of log2(e): a positive factor, so that the largest raw score stays the
-/// largest. A negative descale goes into the sign of Q's codes.
-struct ScoreScale {
-  float factor;
-  std::uint32_t flip_signs;  ///< of four codes
+using QueryCodes = attention::QueryCodes<kHeadDim>;
 
-  GPU_FN explicit ScoreScale(float scale)
-      : factor(score_factor(scale)), flip_signs(scale < 0.0F ? 0x80808080U : 0U) {}
-};
-
-/// The codes of Q that this lane needs, codes[c][h]: row g + 8 h of the warp's 16, dims 16 c + 4 t
-/// to + 3 (g = lane / 4, t = lane % 4). Rows past seq_q are zero.
-struct QueryCodes {
-  std::uint32_t codes[kChunksPerRow][2];
-};
-
+/// Of this warp's 16 rows.
 GPU_FN QueryCodes load_queries(const ForwardParams& p, const Block& block, const WarpPlace& place,
                                const ScoreScale& scale) {
   constexpr int kCodesPerLane = 4;

@@ -36,30 +36,36 @@ GPU_FN float sum_over_quad(float x) {
   return x + gpu::shfl_xor(x, 2);
 }
 
-/// One step: raw scores become weights 2^kLog2Scale * exp2((s - m') * factor); `rescale` is what
-/// the rows' old sums are multiplied with, l among them, here, and O, by the caller. factor > 0.
+/// One step of rows h: raw scores become weights 2^kLog2Scale * exp2((s - m') * factor); returns
+/// what the row's old sums are multiplied with, l, here, and O, by the caller. factor > 0.
+template <int kLog2Scale, int kTiles>
+GPU_FN float softmax_row_step(float (&s)[kTiles][4], int h, float factor, RowState& row) {
+  float tile_max = gpu::max_nan(s[0][2 * h], s[0][2 * h + 1]);
+#pragma unroll
+  for (int j = 1; j < kTiles; ++j) {
+    tile_max = gpu::max_nan(tile_max, gpu::max_nan(s[j][2 * h], s[j][2 * h + 1]));
+  }
+  const float new_max = gpu::max_nan(row.max, max_over_quad(tile_max));
+  const float base = finite_max(new_max);
+  const float offset = static_cast<float>(kLog2Scale) - base * factor;
+  const float rescale = gpu::exp2_approx((row.max - base) * factor);
+  float sum = 0.0F;
+#pragma unroll
+  for (int i = 0; i < kTiles * 2; ++i) {
+    float& x = s[i / 2][2 * h + i % 2];
+    x = gpu::exp2_approx(gpu::fma(x, factor, offset));
+    sum += x;
+  }
+  row = {new_max, gpu::fma(row.sum, rescale, sum)};
+  return rescale;
+}
+
+/// Both rows of a lane, of one factor.
 template <int kLog2Scale, int kTiles>
 GPU_FN void softmax_step(float (&s)[kTiles][4], float factor, LaneRows& rows, float (&rescale)[2]) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    RowState& row = rows.row[h];
-    float tile_max = gpu::max_nan(s[0][2 * h], s[0][2 * h + 1]);
-#pragma unroll
-    for (int j = 1; j < kTiles; ++j) {
-      tile_max = gpu::max_nan(tile_max, gpu::max_nan(s[j][2 * h], s[j][2 * h + 1]));
-    }
-    const float new_max = gpu::max_nan(row.max, max_over_quad(tile_max));
-    const float base = finite_max(new_max);
-    const float offset = static_cast<float>(kLog2Scale) - base * factor;
-    rescale[h] = gpu::exp2_approx((row.max - base) * factor);
-    float sum = 0.0F;
-#pragma unroll
-    for (int i = 0; i < kTiles * 2; ++i) {
-      float& x = s[i / 2][2 * h + i % 2];
-      x = gpu::exp2_approx(gpu::fma(x, factor, offset));
-      sum += x;
-    }
-    row = {new_max, gpu::fma(row.sum, rescale[h], sum)};
+    rescale[h] = softmax_row_step<kLog2Scale>(s, h, factor, rows.row[h]);
   }
 }
 

@@ -47,6 +47,27 @@ Status check_sizes(const Problem& p) {
   return {};
 }
 
+Status check_pages(const Problem& p) {
+  const Pages& pages = p.pages;
+  if (pages.block_table == nullptr) {
+    if (pages.pages == 0 && pages.page_size == 0 && pages.max_pages == 0) return {};
+    return invalid_argument(
+        "pages.block_table is null, but pages.pages, page_size or max_pages is "
+        "not 0");
+  }
+  for (const auto& [name, value] : {std::pair{"pages.pages", pages.pages},
+                                    {"pages.page_size", pages.page_size},
+                                    {"pages.max_pages", pages.max_pages}}) {
+    if (value >= 1) continue;
+    return invalid_argument(std::string(name) + " is " + std::to_string(value) +
+                            "; it must be at least 1");
+  }
+  if (std::int64_t{pages.max_pages} * pages.page_size >= p.seq_kv) return {};
+  return invalid_argument("seq_kv is " + std::to_string(p.seq_kv) +
+                          "; pages.max_pages * pages.page_size keys have room, " +
+                          std::to_string(std::int64_t{pages.max_pages} * pages.page_size));
+}
+
 Status check_dtype(const View& view, bool is_output) {
   const Dtype dtype = view.tensor->dtype;
   const bool is_right = is_output ? dtype == Dtype::kHalf || dtype == Dtype::kBFloat16
@@ -64,31 +85,48 @@ Status check_view(const View& view, bool is_output) {
   return check_strides(view);
 }
 
+/// Of an optional array of words.
+Status check_words(const char* name, const void* words) {
+  return words == nullptr ? Status{} : check_pointer(name, words, alignof(std::uint32_t));
+}
+
 // What is written shares no byte with anything else.
 Status check_overlap(const Problem& p, const View& output, const std::array<View, 3>& inputs) {
   const auto size = [](std::int64_t value) { return static_cast<std::uintptr_t>(value); };
   const std::uintptr_t q_heads = size(p.batch) * size(p.heads_q);
   const std::uintptr_t kv_heads = size(p.batch) * size(p.heads_kv);
-  const std::array<NamedRange, 6> read = {{{"q", bytes_of(inputs[0])},
-                                           {"k", bytes_of(inputs[1])},
-                                           {"v", bytes_of(inputs[2])},
-                                           {"descales.q", floats_of(p.descales.q, q_heads)},
-                                           {"descales.k", floats_of(p.descales.k, kv_heads)},
-                                           {"descales.v", floats_of(p.descales.v, kv_heads)}}};
-  std::array<NamedRange, 2> written = {{{"o", bytes_of(output)}, {"lse", {}}}};
-  if (p.lse != nullptr) written[1].range = floats_of(p.lse, q_heads * size(p.seq_q));
-  return check_apart(std::span(written).first(p.lse != nullptr ? 2 : 1), read);
+  const auto words_of = [](const void* first, std::uintptr_t count) {
+    return floats_of(static_cast<const float*>(first), first == nullptr ? 0 : count);
+  };
+  const std::array<NamedRange, 8> read = {
+      {{"q", bytes_of(inputs[0])},
+       {"k", bytes_of(inputs[1])},
+       {"v", bytes_of(inputs[2])},
+       {"descales.q", floats_of(p.descales.q, q_heads)},
+       {"descales.k", floats_of(p.descales.k, kv_heads)},
+       {"descales.v", floats_of(p.descales.v, kv_heads)},
+       {"ragged.seqused_kv", words_of(p.ragged.seqused_kv, size(p.batch))},
+       {"pages.block_table",
+        words_of(p.pages.block_table, size(p.batch) * size(p.pages.max_pages))}}};
+  const std::array<NamedRange, 3> written = {{{"o", bytes_of(output)},
+                                              {"lse", words_of(p.lse, q_heads * size(p.seq_q))},
+                                              {"fault", words_of(p.fault, 1)}}};
+  return check_apart(written, read);
 }
 
 }  // namespace
 
 Status check_problem(const Problem& p) {
   if (Status s = check_sizes(p); !s.ok()) return s;
+  if (Status s = check_pages(p); !s.ok()) return s;
+  const bool paged = p.pages.block_table != nullptr;
+  const std::int64_t sequences = paged ? p.pages.pages : p.batch;
+  const std::int64_t keys = paged ? p.pages.page_size : p.seq_kv;
   const View output{"o", &p.o, {p.batch, p.heads_q, p.seq_q, p.head_dim}};
   const std::array<View, 3> inputs = {{
       {"q", &p.q, {p.batch, p.heads_q, p.seq_q, p.head_dim}},
-      {"k", &p.k, {p.batch, p.heads_kv, p.seq_kv, p.head_dim}},
-      {"v", &p.v, {p.batch, p.heads_kv, p.seq_kv, p.head_dim}, /*may_be_transposed=*/true},
+      {"k", &p.k, {sequences, p.heads_kv, keys, p.head_dim}},
+      {"v", &p.v, {sequences, p.heads_kv, keys, p.head_dim}, /*may_be_transposed=*/true},
   }};
   for (const View& input : inputs) {
     if (Status s = check_view(input, /*is_output=*/false); !s.ok()) return s;
@@ -103,6 +141,12 @@ Status check_problem(const Problem& p) {
   }
   if (p.lse != nullptr) {
     if (Status s = check_pointer("lse", p.lse, kFloatAlignment); !s.ok()) return s;
+  }
+  for (const auto& [name, words] :
+       {std::pair<const char*, const void*>{"ragged.seqused_kv", p.ragged.seqused_kv},
+        {"pages.block_table", p.pages.block_table},
+        {"fault", p.fault}}) {
+    if (Status s = check_words(name, words); !s.ok()) return s;
   }
   if (p.lse_sum != LseSum::kDenominator && p.lse_sum != LseSum::kExact) {
     return invalid_argument("lse_sum is " + std::to_string(static_cast<int>(p.lse_sum)) +

@@ -28,7 +28,7 @@ std::string_view multiplies_with(Family family, int sm_version) {
                ? "FP8 mma.sync, which this architecture runs at the rate of half"
                : "FP8 tensor cores (mma.sync)";
   }
-  if (family == Family::kStageC || family == Family::kSm80) {
+  if (family == Family::kStageC || family == Family::kSm80 || family == Family::kDecode) {
     return "half tensor cores: codes are widened to half (no FP8 rate)";
   }
   return "what its summary says";

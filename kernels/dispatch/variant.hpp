@@ -37,6 +37,7 @@ enum class Family {
   kSm80,    ///< half mma.sync, S, P and O in registers (kernels/sm80)
   kSm89,    ///< FP8 mma.sync, S, P and O in registers (kernels/sm89)
   kSm90,    ///< FP8 wgmma, TMA, specialised warpgroups (kernels/sm90)
+  kDecode,  ///< few query rows, keys split over blocks, caches in pages (kernels/decode)
   kPeer,    ///< not in the table: somebody else's kernel behind this interface (benchmarks/peers)
 };
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "decode/decode.hpp"
+#include "decode/kernel.cuh"
 #include "dispatch/check_problem.hpp"
 #include "dispatch/resources.hpp"
 #include "dispatch/variant.hpp"
@@ -150,6 +152,24 @@ constexpr detail::VariantImpl k_sm80_mma{sm80::supports,
 constexpr detail::VariantImpl k_sm89_mma{
     sm89::supports, {FP8_SDPA_LAUNCH_DEVICE(sm89)}, {FP8_SDPA_LAUNCH_HOST(sm89)}};
 
+constexpr detail::VariantImpl decode_impl() {
+  detail::VariantImpl impl{decode::supports, {}, {}};
+  impl.serves_caches = true;
+#if FP8_SDPA_HAS_DEVICE
+  impl.device.prepare = decode::prepare;
+  impl.device.launch_prepared = decode::launch<Backend::kDevice>;
+#endif
+#if FP8_SDPA_HAS_HOST
+  impl.host.prepare = decode::prepare;
+  impl.host.launch_prepared = decode::launch<Backend::kHost>;
+#endif
+  return impl;
+}
+constexpr detail::VariantImpl k_decode_split_kv = decode_impl();
+/// The kernel that asks for most.
+using LargestDecode =
+    decode::Kernel<decode::tag::decode_split_kv, 256, decode::kMaxRowGroups, Dtype::kE4M3>;
+
 #define FP8_SDPA_STAGE_C_VARIANT(NAME, SUMMARY, ...) \
   constexpr detail::VariantImpl k_##NAME = stage_c_impl<stage_c::tag::NAME>();
 #include "stage_c/variants.def"
@@ -193,6 +213,12 @@ constexpr Variant kVariants[] = {
    .fp8_p = true},
 #include "sm90/variants.def"
 #undef FP8_SDPA_SM90_VARIANT
+    {.name = "decode_split_kv",
+     .summary = "half mma.sync, few query rows, keys split over blocks, caches in pages",
+     .family = Family::kDecode,
+     .toggles = {},
+     .resources = resources_of<LargestDecode>(decode::kMaxRows, LargestDecode::S::kTileN),
+     .impl = &k_decode_split_kv},
 };
 
 // Levenshtein distance, for "did you mean".
@@ -251,6 +277,11 @@ Status Variant::supports(const Problem& problem, const Device& device) const {
     return unsupported(std::string(name) + " needs " + std::to_string(resources.shared_bytes) +
                        " bytes of shared memory per block; " + device.name + " has " +
                        std::to_string(device.shared_memory_per_block));
+  }
+  if (!impl->serves_caches &&
+      (problem.pages.block_table != nullptr || problem.ragged.seqused_kv != nullptr)) {
+    return unsupported(std::string(name) + " serves whole tensors, not " +
+                       (problem.pages.block_table != nullptr ? "pages" : "ragged lengths"));
   }
   return impl->supports(problem, device);
 }

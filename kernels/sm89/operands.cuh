@@ -51,7 +51,7 @@ struct Fp8Operands {
 #pragma unroll
     for (int j = 0; j < groups::kTilesS; ++j) {
       std::uint32_t codes[groups::kChunksPerRow];  // keys 8 j .. 8 j + 7, all dims
-      gpu::ldmatrix_x4(codes, k.at(8 * j + lane % 8, lane / 8 * groups::kChunk));
+      gpu::ldmatrix_x4(codes, k.at(8 * j + lane % 8, lane / 8 * attention::kChunk));
 #pragma unroll
       for (int i = 0; i < groups::kChunksPerRow / 2; ++i) {
         gpu::mma_m16n8k32<kFormat, kFormat>(s[j], q.a[i], {codes[2 * i], codes[2 * i + 1]});
@@ -78,7 +78,7 @@ struct Fp8Operands {
 #pragma unroll
     for (int chunk = 0; chunk < groups::kChunksPerRow; ++chunk) {
       std::uint32_t codes[4];  // keys 8 i .. 8 i + 7 of the chunk's dims
-      gpu::ldmatrix_x4_trans(codes, v.at(lane, chunk * groups::kChunk));
+      gpu::ldmatrix_x4_trans(codes, v.at(lane, chunk * attention::kChunk));
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
         const std::uint32_t keys_of_dim = odd == 0 ? 0x6420 : 0x7531;

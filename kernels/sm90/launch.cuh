@@ -2,11 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <string>
 
 #include "attention/online_softmax.hpp"
+#include "attention/plan_tag.hpp"
 #include "sm90/kernel.cuh"
 #include "sm90/load/pre_transpose.cuh"
 #include "sm90/sm90.hpp"
@@ -27,17 +27,6 @@ struct Prepared {
 constexpr std::size_t aligned(std::size_t bytes) {
   constexpr std::size_t kAlignment = 256;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-/// One that another plan of the process, or memory that somebody else has used, has by chance once
-/// in 5 * 10^11 times, by 40 bits: a counter's bits, mixed (splitmix64: Steele, Lea and Flood,
-/// OOPSLA 2014, figure 16).
-inline std::uint64_t new_plan_tag() {
-  static std::atomic<std::uint64_t> plans{0};
-  std::uint64_t x = ++plans * 0x9e3779b97f4a7c15U;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebU;
-  return (x ^ x >> 31) >> kUnitBits | 1;  // not 0: what a reset counter holds
 }
 
 inline namespace GPU_BACKEND {
@@ -182,7 +171,7 @@ void plan_values(const Problem& p, Prepared& prepared, std::size_t& workspace_by
   workspace_bytes = prepared.values_offset + static_cast<std::size_t>(tiles) * p.batch *
                                                  p.heads_kv * sizeof(typename Shared<T>::Values);
   if constexpr (T::kTransposesOnce) {
-    prepared.params.plan_tag = new_plan_tag();
+    prepared.params.plan_tag = attention::new_plan_tag();
     prepared.kv_tiles = static_cast<int>(tiles);
     const int all_tiles = prepared.kv_heads * prepared.kv_tiles;
     prepared.params.all_units = static_cast<std::uint64_t>(all_tiles * T::kUnits);

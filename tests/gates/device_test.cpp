@@ -26,7 +26,8 @@ class OnDevice : public testing::TestWithParam<Kernel> {
   void SetUp() override { ready_ = use_backend(Backend::kDevice, &device_); }
   const Variant& variant() const { return *GetParam().variant; }
   reference::Shape kernels_shape(int batch, int heads, std::int64_t seq_q, std::int64_t few) const {
-    return make_shape(batch, heads, seq_q, GetParam().keys(few), GetParam().head_dim);
+    return make_shape(batch, heads, GetParam().rows(seq_q), GetParam().keys(few),
+                      GetParam().head_dim);
   }
 
   bool ready_ = false;
@@ -328,6 +329,7 @@ TEST_P(LargeOnDevice, TensorsPastTwoToThe31Elements) {
   constexpr int kHeads = 1000;
   constexpr std::int64_t kSeq = 1024;
   static_assert(std::int64_t{kBatch} * kHeads * kSeq * 64 > std::int64_t{1} << 31);
+  if (GetParam().rows(kSeq) < kSeq) return;  // of few rows: the next test's keys are as many
   expect_every_head(GetParam(), device_, kBatch, kHeads, kSeq);
 }
 

@@ -62,7 +62,7 @@ if(EXISTS ${SDPA_GATES})
           continue()
         endif()
       endif()
-      if(group MATCHES "^(.*[/_](stage_c|sm[0-9]+))(_[A-Za-z0-9_]+)?$")
+      if(group MATCHES "^(.*[/_](stage_c|sm[0-9]+|decode))(_[A-Za-z0-9_]+)?$")
         set(group ${CMAKE_MATCH_1})
       endif()
       # A process takes seconds to open a device, and each computes its shape's references: there, a

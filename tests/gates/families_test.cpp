@@ -207,7 +207,7 @@ TEST_P(Families, ScoresAtTheEndsOfWhatThereIs) {
 TEST_P(Families, OneHotWeightsGiveTheValueItself) {
   if (!ready_) return;
   for (const int head_dim : head_dims()) {
-    reference::Shape shape = make_shape(1, 2, 70, keys(70), head_dim);
+    reference::Shape shape = make_shape(1, 2, rows(70), keys(70), head_dim);
     shape.inputs.family = "one_hot";
     shape.name += "_one_hot";
     expect_exact(shape, 24, {Dtype::kHalf});

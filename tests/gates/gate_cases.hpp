@@ -77,6 +77,12 @@ struct Kernel {
 
   /// `few` keys, at most 128, or as many more as it takes for this kernel.
   std::int64_t keys(std::int64_t few) const { return many_keys ? few + 128 : few; }
+  /// `many` query rows of a head, or as many as this kernel serves.
+  std::int64_t rows(std::int64_t many) const {
+    constexpr std::int64_t kMostOfDecode = 64;
+    const bool few = variant != nullptr && variant->family == Family::kDecode;
+    return few && many > kMostOfDecode ? kMostOfDecode : many;
+  }
 };
 std::vector<Kernel> all_kernels();
 void PrintTo(const Kernel& kernel, std::ostream* os);
@@ -92,11 +98,16 @@ class VariantTest : public testing::TestWithParam<BackendVariant> {
   const Variant& variant() const { return *std::get<1>(GetParam()); }
   /// The head dims that the variant has kernels for.
   std::vector<int> head_dims() const;
-  /// Kernel::keys().
-  std::int64_t keys(std::int64_t few) const;
+  /// Kernel::keys() and rows().
+  std::int64_t keys(std::int64_t few) const { return kernel().keys(few); }
+  std::int64_t rows(std::int64_t many) const { return kernel().rows(many); }
 
   bool ready_ = false;
   Device device_;
+
+ private:
+  /// The first of the variant's.
+  Kernel kernel() const;
 };
 
 }  // namespace fp8_sdpa::tests

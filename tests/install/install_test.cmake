@@ -25,6 +25,6 @@ execute_process(
 execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK_DIR}/build COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${WORK_DIR}/build/consumer OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
 # It runs a problem, and names the variant that the library took for it.
-if(NOT said MATCHES "^planned (stage_c|sm80|sm89|sm90)[a-z0-9_]* on host executor\n$")
+if(NOT said MATCHES "^planned (stage_c|sm80|sm89|sm90|decode)[a-z0-9_]* on host executor\n$")
   message(FATAL_ERROR "the consumer said:\n${said}")
 endif()

@@ -27,7 +27,8 @@ std::string complaint(const std::string& variant, const KernelCode& kernel) {
   };
   if (variant.starts_with("sm89") && kernel.arch == "sm_89") return expect_fp8("QMMA");
   if (variant.starts_with("sm90") && kernel.arch.starts_with("sm_90")) return expect_fp8("QGMMA");
-  if (variant.starts_with("stage_c") || variant.starts_with("sm80")) {
+  if (variant.starts_with("stage_c") || variant.starts_with("sm80") ||
+      variant.starts_with("decode")) {
     if (kernel.count("HMMA") == 0) return "no HMMA";
     if (kernel.count("QMMA") + kernel.count("QGMMA") > 0) return "FP8 multiplies";
   }

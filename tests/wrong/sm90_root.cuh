@@ -13,30 +13,9 @@
 #include "gpu/executor_options.hpp"
 #include "sm90/launch.cuh"
 #include "tests/hidden_inputs.hpp"
+#include "tests/outputs.hpp"
 
 namespace fp8_sdpa::sm90 {
-
-/// The rows of O, one after the other.
-template <class Visit>
-void visit_output(const Problem& p, const Visit& visit) {
-  auto* const o = static_cast<std::uint16_t*>(p.o.data);
-  for (int batch = 0; batch < p.batch; ++batch) {
-    for (int head = 0; head < p.heads_q; ++head) {
-      for (std::int64_t row = 0; row < p.seq_q; ++row) {
-        visit(o + batch * p.o.stride_batch + head * p.o.stride_head + row * p.o.stride_seq);
-      }
-    }
-  }
-}
-/// NaN in all of O.
-inline void forget_output(const Problem& p) {
-  visit_output(p, [&](std::uint16_t* row) { std::fill_n(row, p.head_dim, std::uint16_t{0xFFFF}); });
-}
-inline std::vector<std::uint16_t> output_of(const Problem& p) {
-  std::vector<std::uint16_t> o;
-  visit_output(p, [&](const std::uint16_t* row) { o.insert(o.end(), row, row + p.head_dim); });
-  return o;
-}
 
 inline constexpr int kPlansInAWorkspace = 4;
 
@@ -55,16 +34,16 @@ Status plan_and_launch(const Problem& problem, const gpu::Queue& queue) {
   tests::HiddenInputs inputs(problem);
   const Status first = run(queue);
   if (!first.ok()) return first;
-  forget_output(problem);
+  tests::forget_output(problem);
   ExecutorOptions options = *queue.executor;
   options.earlier_kernels = [&] { inputs.show(); };
   const Status second = run({nullptr, &options});
   if (!second.ok() || state.workspace_bytes == 0) return second;
   const std::vector<std::byte> left = workspace;
-  const std::vector<std::uint16_t> output = output_of(problem);
+  const std::vector<std::uint16_t> output = tests::output_of(problem);
   const Status third = run(queue);
   if (!third.ok()) return third;
-  if (workspace != left || output_of(problem) != output) {
+  if (workspace != left || tests::output_of(problem) != output) {
     return {StatusCode::kExecutorError,
             "launches of the same inputs leave different outputs or workspaces"};
   }
@@ -73,10 +52,10 @@ Status plan_and_launch(const Problem& problem, const gpu::Queue& queue) {
     detail::PlanState other;
     const Status again = prepare<Tag, Backend::kHost>(problem, host_executor(), {}, other);
     if (!again.ok()) return again;
-    forget_output(problem);
+    tests::forget_output(problem);
     const Status ran = launch<Tag, Backend::kHost>(other, workspace.data(), queue);
     if (!ran.ok()) return ran;
-    if (output_of(problem) == output) continue;
+    if (tests::output_of(problem) == output) continue;
     return {StatusCode::kExecutorError, "a launch depends on what another plan has left"};
   }
   return {};

@@ -15,6 +15,7 @@
 #include "reference/judge/budget.hpp"
 #include "reference/judge/gates.hpp"
 #include "tests/host/reference/tolerances.hpp"
+#include "tests/wrong/make_trial.hpp"
 
 namespace fp8_sdpa::wrong {
 namespace {
@@ -24,58 +25,6 @@ using reference::CheckOptions;
 using reference::GateResult;
 using reference::kTolerances;
 using reference::Shape;
-
-constexpr int kHeadDim = 64;
-constexpr std::uint8_t kNanCode = 0x7F;
-
-struct Sizes {
-  int batch, heads_q, heads_kv;
-  std::int64_t seq_q, seq_kv;
-};
-
-Shape shape_of(const std::string& family, const Sizes& sizes, Mask mask = Mask::kNone) {
-  Shape shape;
-  shape.name = family;
-  shape.batch = sizes.batch;
-  shape.heads_q = sizes.heads_q;
-  shape.heads_kv = sizes.heads_kv;
-  shape.seq_q = sizes.seq_q;
-  shape.seq_kv = sizes.seq_kv;
-  shape.head_dim = kHeadDim;
-  shape.mask = mask;
-  shape.inputs.family = family;
-  return shape;
-}
-
-Trial trial_of(std::string name, const Shape& shape, CheckOptions options = {},
-               Dtype dtype = Dtype::kE4M3) {
-  options.rerun = false;
-  constexpr std::uint64_t kSeed = 51;
-  return {std::move(name), reference::make_case(shape, kSeed, dtype), options};
-}
-
-/// The same codes with other descales or codes.
-template <class Edit>
-Trial edited(std::string name, const Trial& from, const Edit& edit) {
-  CaseData data = *from.data;
-  edit(data);
-  Trial trial = from;
-  trial.name = std::move(name);
-  trial.data = reference::from_codes(std::move(data));
-  return trial;
-}
-
-/// Every (batch, head) has scales of its own; one of Q's is negative.
-void vary_descales(CaseData& data) {
-  int step = 0;
-  for (auto* tensor : {&data.q, &data.k, &data.v}) {
-    for (float& descale : tensor->descales) {
-      descale *= 0.83F * std::ldexp(1.0F + 0.1F * static_cast<float>(step % 3), step % 4 - 1);
-      ++step;
-    }
-  }
-  data.q.descales.back() *= -1.0F;
-}
 
 /// Masks, shared KV heads, head sizes and a transposed V, over several tiles, and with more query
 /// tiles than the host executor has blocks: what the sm90 family alone serves.
@@ -155,57 +104,6 @@ void add_hopper_trials(std::vector<Trial>& trials) {
       trial_of("work_tiles_16x20x280", shape_of("uniform", {1, 16, 16, 20, 280}), padded));
   trials.back().asynchrony = Asynchrony::kEager;
   trials.back().schedule = Schedule::kWarpPriority;
-}
-
-/// Views that no contiguous tensor has, and values at the ends of what codes can hold.
-void add_edge_trials(std::vector<Trial>& trials) {
-  CheckOptions budgets;
-  budgets.padded = true;
-  budgets.budgets_only = true;
-  CheckOptions unused = budgets;
-  unused.edit = [](Problem& p) { p.k.stride_seq = p.v.stride_seq = 7; };  // of one key
-  trials.push_back(trial_of("unused_strides_20x1", shape_of("uniform", {1, 2, 2, 20, 1}), unused));
-  // Heads of K and batches of V: each tensor is walked in steps of its own.
-  CheckOptions broadcast = budgets;
-  broadcast.edit = [](Problem& p) { p.k.stride_head = p.v.stride_batch = 0; };
-  trials.push_back(edited("broadcast_2x2x20x150",
-                          trial_of("", shape_of("normal", {2, 2, 2, 20, 150}), broadcast),
-                          [](CaseData& data) {
-                            for (auto* tensor : {&data.k, &data.v}) {
-                              const std::size_t head = tensor->codes.size() / 4;
-                              for (std::size_t i = head; i < 4 * head; ++i) {
-                                tensor->codes[i] = tensor->codes[i - head];
-                              }
-                            }
-                          }));
-  const auto constant = [](reference::QuantisedTensor& tensor, std::uint8_t code, float descale) {
-    std::fill(tensor.codes.begin(), tensor.codes.end(), code);
-    std::fill(tensor.descales.begin(), tensor.descales.end(), descale);
-  };
-  // The smallest scores that there are.
-  for (const int head_dim : {64, 256}) {
-    Shape shape = shape_of("normal", {1, 1, 1, 20, 150});
-    shape.head_dim = head_dim;
-    trials.push_back(edited("smallest_scores_20x150_d" + std::to_string(head_dim),
-                            trial_of("", shape, budgets), [&](CaseData& data) {
-                              constant(data.q, 0x7E, 0x1p-13F);
-                              constant(data.k, 0xFE, 1.0F);
-                            }));
-  }
-  // Sums of weights by far smaller than 1, if anything else were in them.
-  trials.push_back(edited("zero_scale_small_v_37x190",
-                          trial_of("", shape_of("normal", {2, 2, 2, 37, 190}), budgets),
-                          [&](CaseData& data) {
-                            data.q.descales[1] = 0.0F;
-                            constant(data.v, 0x01, 1.0F);
-                          }));
-  trials.push_back(edited(
-      "nan_v_70x20", trial_of("", shape_of("uniform", {1, 2, 1, 70, 20}, Mask::kCausal), budgets),
-      [&](CaseData& data) { constant(data.v, kNanCode, 1.0F); }));
-  trials.push_back(
-      edited("nan_v_200x150",
-             trial_of("", shape_of("uniform", {1, 2, 1, 200, 150}, Mask::kCausal), budgets),
-             [&](CaseData& data) { constant(data.v, kNanCode, 1.0F); }));
 }
 
 std::vector<Trial> make_kernel_trials() {

@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "decode/decode.hpp"
 #include "dispatch/variant_impl.hpp"
 #include "sm90/sm90.hpp"
 #include "tests/wrong/faults.hpp"
@@ -71,6 +72,14 @@ Supports supports_of_row(std::size_t row, std::index_sequence<kRows...>) {
   return kSupports[row];
 }
 
+/// What tests/wrong/decode_root.cuh has.
+Status decode_supports(const Problem& problem, const Device& device) {
+  if (problem.head_dim != 64 || problem.q.dtype != Dtype::kE4M3) {
+    return unsupported("decode serves head_dim 64 and e4m3 here");
+  }
+  return decode::supports(problem, device);
+}
+
 /// The variant of which a kernel is one, as if it were the only one: it serves what that serves.
 Variant variant_of(std::string_view kernel, detail::VariantImpl* impl) {
   std::string_view name = kernel;
@@ -82,6 +91,7 @@ Variant variant_of(std::string_view kernel, detail::VariantImpl* impl) {
     supports = supports_of_row(row, std::make_index_sequence<kRows>());
   }
   Variant variant = **find_variant(name);
+  if (variant.family == Family::kDecode) supports = decode_supports;
   *impl = *variant.impl;
   impl->has_kernel_of_exact_sums = nullptr;
   if (supports != nullptr) impl->supports = supports;

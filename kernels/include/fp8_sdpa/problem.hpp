@@ -74,6 +74,28 @@ enum class LseSum : std::uint8_t {
   kExact,
 };
 
+/// Sequences of different lengths. Read when the kernel runs, so a captured CUDA graph sees new
+/// lengths.
+struct Ragged {
+  /// (batch), in device memory: keys of each sequence, 0 to seq_kv, the first of what k and v hold.
+  /// The others are not read. A sequence of another length has NaN in its rows of O and LSE, and
+  /// Problem::fault becomes 1. Null: seq_kv keys each.
+  const std::int32_t* seqused_kv = nullptr;
+};
+
+/// Keys and values in pages (vLLM: Kwon et al., arXiv 2309.06180, section 4.2): k and v are pools,
+/// (pages, heads_kv, page_size, head_dim) views whose stride_batch is that of a page.
+struct Pages {
+  /// (batch, max_pages), in device memory, read when the kernel runs: key j of a sequence is row j
+  /// % page_size of page block_table[j / page_size]. Entries past a sequence's last key are not
+  /// read. Sequences may share pages. Nothing is read through an entry outside [0, pages): the rows
+  /// of such a sequence are NaN in O and LSE, and Problem::fault becomes 1. Null: no pages.
+  const std::int32_t* block_table = nullptr;
+  int pages = 0;      ///< of the pools
+  int page_size = 0;  ///< keys of a page, 1 or more
+  int max_pages = 0;  ///< of a sequence; max_pages * page_size is at least seq_kv
+};
+
 /// One attention problem: sizes, tensors, scales. Nothing here is owned.
 struct Problem {
   int batch = 0;  ///< sizes are 1 or more
@@ -91,7 +113,11 @@ struct Problem {
   LseSum lse_sum = LseSum::kDenominator;
   Descales descales;
   float softmax_scale = 0.0F;  ///< positive and finite; 0 for 1 / sqrt(head_dim)
-  Mask mask = Mask::kNone;
+  Mask mask = Mask::kNone;     ///< by the lengths of each sequence
+  Ragged ragged;
+  Pages pages;
+  std::uint32_t* fault = nullptr;  ///< optional, one word of device memory, which only ever becomes
+                                   ///< 1: Ragged and Pages say when
 };
 
 }  // namespace fp8_sdpa

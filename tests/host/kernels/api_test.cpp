@@ -90,7 +90,7 @@ TEST(VariantTable, EveryPairOfSwitchesIsCompiled) {
 // Tiles are 32 rows by 32 keys (Stage C) or 128 (mma.sync).
 TEST(VariantTable, ALadderVariantHasTheSameResourcesAtEachHeadDim) {
   for (const Variant& variant : variants()) {
-    if (variant.family == Family::kSm90) continue;
+    if (variant.family == Family::kSm90 || variant.family == Family::kDecode) continue;
     const Resources resources = resources_at(variant, 64);
     EXPECT_GT(resources.threads, 0) << variant.name;
     EXPECT_EQ(resources.threads, variant.resources.threads) << variant.name;
@@ -104,11 +104,13 @@ TEST(Toggles, AreThoseOfTheConfiguration) {
   EXPECT_EQ(toggles_chosen(), FP8_SDPA_TOGGLES_CHOSEN != 0);
 }
 
-// 64 KiB for the ladder; the Hopper kernels state limits of their own, what a block
-// of sm_90 may opt in to.
+// 64 KiB for the ladder; the others state limits of their own: sm90 what a block of sm_90 may opt
+// in to, decode what one of sm_89 may.
 TEST(VariantTable, ResourcesAreWithinTheLimitsOfTheFamily) {
   for (const Variant& variant : variants()) {
-    const std::size_t limit = (variant.family == Family::kSm90 ? 227U : 64U) * 1024U;
+    const std::size_t limit = 1024U * (variant.family == Family::kSm90     ? 227U
+                                       : variant.family == Family::kDecode ? 99U
+                                                                           : 64U);
     EXPECT_GT(variant.resources.shared_bytes, 0U) << variant.name;
     EXPECT_EQ(variant.resources.threads % 32, 0) << variant.name;
     EXPECT_LE(variant.resources.shared_bytes, limit) << variant.name;
@@ -266,6 +268,7 @@ struct FamilyLimit {
   const char* name;
   void (*change)(Problem&);
   bool sm90;           // served by the sm90 family, by every variant of it that has the head dim
+  bool decode;         // served by the decode family
   const char* reason;  // of those that do not serve it
 };
 
@@ -286,7 +289,11 @@ TEST_P(FamilyLimits, AreServedByOneSideAndDeclinedByTheOtherWithTheReason) {
   for (const Variant& variant : variants()) {
     const bool is_sm90 = variant.family == Family::kSm90;
     const Status status = variant.supports(problem, host_executor());
-    if (is_sm90 == GetParam().sm90) {
+    if (variant.family == Family::kDecode && GetParam().decode) {
+      EXPECT_TRUE(status.ok()) << status.message();
+      continue;
+    }
+    if (is_sm90 == GetParam().sm90 && variant.family != Family::kDecode) {
       served += status.ok() ? 1 : 0;
       const bool other_head_dim =
           is_sm90 && status.message().starts_with(std::string(variant.name) + " serves head_dim ");
@@ -310,19 +317,19 @@ TEST_P(FamilyLimits, AreServedByOneSideAndDeclinedByTheOtherWithTheReason) {
 INSTANTIATE_TEST_SUITE_P(
     Api, FamilyLimits,
     testing::Values(
-        FamilyLimit{"HeadDim128", head_dim_128, true, "serves head_dim 64, not 128"},
-        FamilyLimit{"Causal", [](Problem& p) { p.mask = Mask::kCausal; }, true,
+        FamilyLimit{"HeadDim128", head_dim_128, true, true, "serves head_dim 64, not 128"},
+        FamilyLimit{"Causal", [](Problem& p) { p.mask = Mask::kCausal; }, true, true,
                     "serves no mask, not causal"},
-        FamilyLimit{"GroupedHeads", [](Problem& p) { p.heads_kv = 1; }, true,
+        FamilyLimit{"GroupedHeads", [](Problem& p) { p.heads_kv = 1; }, true, true,
                     "serves heads_q == heads_kv, not 2 and 1"},
         FamilyLimit{"TransposedV",
                     [](Problem& p) {
                       p.v.stride_seq = 1;
                       p.v.stride_dim = 32;
                     },
-                    true, "serves a row-major v (stride_dim 1), not stride_dim 32"},
+                    true, false, "serves a row-major v (stride_dim 1), not stride_dim 32"},
         FamilyLimit{"E5M2", [](Problem& p) { p.q.dtype = p.k.dtype = p.v.dtype = Dtype::kE5M2; },
-                    false, "serves e4m3, not e5m2"}),
+                    false, true, "serves e4m3, not e5m2"}),
     [](const testing::TestParamInfo<FamilyLimit>& info) { return std::string(info.param.name); });
 
 TEST(Supports, Sm90VariantsNameTheHeadDimsThatTheyServe) {

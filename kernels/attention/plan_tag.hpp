@@ -1,0 +1,23 @@
+// Words of a workspace that count: whose counts they are. A workspace comes with whatever is in it,
+// and nothing is launched to clear it: a word that bears another plan's tag counts nothing yet.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace fp8_sdpa::attention {
+
+inline constexpr int kPlanTagBits = 40;
+
+/// One that another plan of the process, or memory that somebody else has used, has by chance once
+/// in 5 * 10^11 times, by 40 bits: a counter's bits, mixed (splitmix64: Steele, Lea and Flood,
+/// OOPSLA 2014, figure 16).
+inline std::uint64_t new_plan_tag() {
+  static std::atomic<std::uint64_t> plans{0};
+  std::uint64_t x = ++plans * 0x9e3779b97f4a7c15U;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebU;
+  return (x ^ x >> 31) >> (64 - kPlanTagBits) | 1;  // not 0: what a reset counter holds
+}
+
+}  // namespace fp8_sdpa::attention

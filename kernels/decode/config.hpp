@@ -1,0 +1,48 @@
+// Tags, tile shapes and limits of the decode family.
+#pragma once
+
+namespace fp8_sdpa::decode {
+
+inline constexpr int kMinSmVersion = 80;
+/// Query rows of a KV head: seq_q * heads_q / heads_kv.
+inline constexpr int kMaxRows = 64;
+/// Rows of a warp: of mma.sync.
+inline constexpr int kWarpRows = 16;
+/// Warps that share keys: one, or as many as kMaxRows rows take.
+inline constexpr int kMaxRowGroups = kMaxRows / kWarpRows;
+constexpr int row_groups(int rows) { return rows <= kWarpRows ? 1 : kMaxRowGroups; }
+/// A split is a multiple of so many keys, which every tile divides.
+inline constexpr int kSplitMultiple = 128;
+
+/// Named as the variant: the name is in the kernel's mangled symbol, where the compiler's resource
+/// report and the profiler show it.
+namespace tag {
+struct decode_split_kv {};
+}  // namespace tag
+
+/// kRowGroups warps share the keys that they copy, 16 query rows each; kKeyGroups such groups have
+/// keys of their own.
+///
+///   rows     | warps: rows x keys | keys of a step at head_dim 64, 128, 256 | blocks on an SM
+///   1 to 16  | 1 x 4              | 128, 128, 64                            | 2
+///   17 to 64 | 4 x 2              | 64, 64, 32                              | 1
+template <int kDim, int kGroups>
+struct TileShape {
+  static constexpr int kHeadDim = kDim;
+  static constexpr int kRowGroups = kGroups;
+  static constexpr int kRows = kRowGroups * kWarpRows;
+  static constexpr int kKeyGroups = kRowGroups == 1 ? 4 : 2;
+  static constexpr int kWarps = kRowGroups * kKeyGroups;
+  static constexpr int kMinBlocks = kRowGroups == 1 ? 2 : 1;
+  static constexpr int kWarpKeys = kHeadDim == 256 ? 16 : 32;
+  static constexpr int kTileN = kKeyGroups * kWarpKeys;  ///< keys of a step
+  /// Whose copies a thread starts together: their addresses take registers, of which O at head_dim
+  /// 256 leaves none.
+  static constexpr int kRowsAtOnce = kRowGroups == 1 && kHeadDim == 256 ? 1 : 4;
+  /// Bytes in flight hide the latency of memory: 96 KB, two blocks of which an H100 has room for
+  /// and one an Ada, in at most six steps.
+  static constexpr int kStages =
+      96 * 1024 / (2 * kTileN * kHeadDim) < 6 ? 96 * 1024 / (2 * kTileN * kHeadDim) : 6;
+};
+
+}  // namespace fp8_sdpa::decode

@@ -1,0 +1,179 @@
+// decode_split_kv: few query rows on many keys, read from a cache of whole tensors or of pages, on
+// half tensor cores (sm_80 and newer). Flash-decoding (Dao et al., 2023): keys are split over
+// blocks, and in a block over warps.
+//
+// The query heads of a KV head and the new queries of a sequence are the rows of one tile (packed
+// GQA), so that K and V are read once. One block computes all of them, at most 64, over one split
+// of the keys:
+//
+//   Q <- operands of the warp's 16 rows                      registers, once
+//   O <- 0, m <- -inf, l <- 0                                registers
+//   for each step, kWarpKeys keys of the warp's key group:
+//     wait for K, V of the step; start the copies of a later step
+//     S <- Q K^T                                             (16, kWarpKeys) fp32 accumulators
+//     S <- -inf past the last key that a row sees
+//     m' <- max(m, rowmax S);  P <- exp2((S - m') * scale);  a <- exp2((m - m') * scale)
+//     l <- a l + rowsum P;  m <- m';  O <- a O + P V         (16, head_dim) fp32 accumulators
+//   merge the key groups; store O and LSE, where the sequence is one split, else
+//   write the split's O, m and l; the block that arrives last merges all splits of the sequence
+//
+// Data: global FP8 -> cp.async -> FP8 in shared memory -> ldmatrix -> halves -> S, P, O in
+// registers -> shared memory (key groups, once) -> global.
+//
+// barrier       | who                   | all arrive when                  | and may then
+// --------------|-----------------------|----------------------------------|---------------------
+// 1 + key_group | its warps, each step  | own copies of the step landed;   | read the step's stage;
+//               |                       | own work on the last one is done | overwrite the last's
+// stages_free   | block, once           | own steps are done               | write parts
+// parts_ready   | block, once           | own O, m, l are written          | read all parts
+// split_written | block, once           | the split is in the workspace    | count the block in
+// last_known    | block, once           | the count is known               | merge, or end
+//
+// Lengths and tables are read when the kernel runs. A length outside [0, seq_kv] and a page outside
+// the pool are never read through: the sequence's rows of O and LSE become NaN, and
+// Params::fault 1.
+#pragma once
+
+#include "attention/half_operands.hpp"
+#include "decode/kv_ring.cuh"
+#include "decode/merge.cuh"
+
+namespace fp8_sdpa::decode {
+
+/// -inf in the columns of row h from `left` on.
+template <int kTiles>
+GPU_FN void mask_row(float (&s)[kTiles][4], int h, int left) {
+  const int first = gpu::lane_idx() % 4 * 2;
+#pragma unroll
+  for (int i = 0; i < kTiles * 2; ++i) {
+    if (i / 2 * 8 + first + i % 2 >= left) s[i / 2][2 * h + i % 2] = -INFINITY;
+  }
+}
+
+/// Whether any lane of the warp says so.
+GPU_FN bool any_lane(bool says) {
+  int any = says ? 1 : 0;
+#pragma unroll
+  for (int mask = 1; mask < gpu::kWarpSize; mask *= 2) any |= gpu::shfl_xor(any, mask);
+  return any != 0;
+}
+
+template <class Tag, int kDim, int kGroups, Dtype kInput>
+struct Kernel {
+  using S = TileShape<kDim, kGroups>;
+  using Params = decode::Params;
+  using Operands = attention::HalfOperands<kInput, S::kHeadDim, S::kWarpKeys>;
+  static constexpr int kThreads = S::kWarps * gpu::kWarpSize;
+  static constexpr int kMinBlocks = S::kMinBlocks;
+  static constexpr bool kUsesPdl = true;
+
+  struct Shared {
+    union {
+      KvStages<S> stages;
+      GroupParts<S> parts;
+    };
+    bool last;  ///< of the splits to arrive
+  };
+
+  /// The scales of a lane's rows, and their codes of Q: rows that do not exist are zero.
+  struct Queries {
+    float factor[2];
+    int query[2];
+    attention::QueryCodes<S::kHeadDim> q;
+  };
+  GPU_FN static Queries load_queries(const Params& p, const Work& work, int row_group) {
+    Queries queries;
+    const std::int64_t kv_head =
+        static_cast<std::int64_t>(work.batch) * p.heads_kv.value + work.kv_head;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      Row row = row_of(p, work, row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h);
+      if (!row.exists) row = {0, work.kv_head * p.group.value, false};
+      const std::int64_t head =
+          static_cast<std::int64_t>(work.batch) * p.heads_kv.value * p.group.value + row.head;
+      const attention::ScoreScale scale(p.descale_q[head] * p.descale_k[kv_head] *
+                                        p.softmax_scale_log2);
+      queries.factor[h] = scale.factor;
+      queries.query[h] = row.query;
+      const std::uint8_t* const codes =
+          attention::row_pointer(p.q, p.q_strides, work.batch, row.head, row.query) +
+          gpu::lane_idx() % 4 * 4;
+#pragma unroll
+      for (int c = 0; c < S::kHeadDim / attention::kChunk; ++c) {
+        const auto four = *reinterpret_cast<const std::uint32_t*>(codes + c * attention::kChunk);
+        queries.q.codes[c][h] = row.exists ? four ^ scale.flip_signs : 0U;
+      }
+    }
+    return queries;
+  }
+
+  /// This warp's part of the split.
+  GPU_FN static RowsOfLane<S> attend(const Params& p, const Work& work, KvRing<S>& ring,
+                                     int row_group) {
+    const Queries queries = load_queries(p, work, row_group);
+    const typename Operands::Queries q(queries.q);
+    const bool has_rows = row_group * kWarpRows < p.rows;
+    attention::LaneRows rows;
+    RowsOfLane<S> part{};
+#pragma unroll 1
+    for (int step = 0; step < ring.steps(); ++step) {
+      const KvStage<S>& kv = ring.wait(step);
+      if (!has_rows || !ring.has_keys(step)) continue;
+      float s[Operands::kTilesS][4] = {};
+      Operands::scores(q, kv.k, s);
+      const int first = ring.first_key(step);
+      if (first + S::kWarpKeys > work.end || first + S::kWarpKeys > key_limit(p, work, 0)) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const int limit = key_limit(p, work, queries.query[h]);
+          mask_row(s, h, (limit < work.end ? limit : work.end) - first);
+        }
+      }
+      float rescale[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        rescale[h] =
+            attention::softmax_row_step<Operands::kLog2Scale>(s, h, queries.factor[h], rows.row[h]);
+      }
+      Operands::accumulate(s, kv.v, rescale, part.o);
+    }
+    const bool bad = any_lane(ring.bad_page()) || work.bad_length;
+    if (bad && p.fault != nullptr && gpu::lane_idx() == 0) gpu::atomic_max_relaxed(p.fault, 1);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      part.state[h] = {rows.row[h].max * queries.factor[h],
+                       attention::sum_over_quad(rows.row[h].sum)};
+      if (bad) part.state[h] = {NAN, NAN};
+    }
+    return part;
+  }
+
+  GPU_FN static void run(const Params& p, Shared& sm) {
+    gpu::pdl_wait();
+    gpu::pdl_launch_dependents();
+    const Work work = work_of_block(p);
+    if (work.split >= work.splits) return;
+    const int row_group = gpu::warp_idx() % S::kRowGroups;
+    const int key_group = gpu::warp_idx() / S::kRowGroups;
+    KvRing<S> ring(p, work, sm.stages, row_group, key_group);
+    RowsOfLane<S> rows = attend(p, work, ring, row_group);
+    gpu::sync_block();  // stages_free
+    if (key_group > 0) write_part(sm.parts, key_group - 1, row_group, rows);
+    gpu::sync_block();  // parts_ready
+    if (key_group == 0) {
+      add_parts(sm.parts, row_group, rows);
+      if (work.splits == 1) {
+        store_rows(p, work, row_group, rows);
+      } else {
+        write_split(p, work, row_group, rows);
+      }
+    }
+    if (work.splits == 1) return;
+    gpu::sync_block();  // split_written
+    if (gpu::thread_idx() == 0) sm.last = arrives_last(p, work);
+    gpu::sync_block();  // last_known
+    if (sm.last) merge_splits<S>(p, work);
+  }
+};
+
+}  // namespace fp8_sdpa::decode

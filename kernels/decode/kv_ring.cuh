@@ -1,0 +1,131 @@
+// The ring of K/V steps of one key group: where the rows of a step are, and their copies to shared
+// memory.
+//
+// A cache in pages (vLLM: Kwon et al., arXiv 2309.06180, section 4.2) is read row by row: lane i of
+// a warp looks up the page of the step's key i, and the lanes that copy that row ask lane i. The
+// table is read one step before its copies start, so that nobody waits for it.
+#pragma once
+
+#include <cstdint>
+
+#include "attention/query_codes.hpp"
+#include "attention/shared_tile.hpp"
+#include "decode/params.hpp"
+
+namespace fp8_sdpa::decode {
+
+template <class S>
+using CodeTile =
+    attention::SharedTile<std::uint8_t, S::kWarpKeys, S::kHeadDim, attention::Layout::kSwizzled>;
+
+/// One step's keys of one key group.
+template <class S>
+struct KvStage {
+  CodeTile<S> k;
+  CodeTile<S> v;
+};
+template <class S>
+using KvStages = KvStage<S>[S::kStages][S::kKeyGroups];
+
+/// barrier | who | means:
+/// 1 + key_group (of several warps; else the warp's own) | its kRowGroups warps | all copied their
+/// part of the step, and all have finished the step before, whose stage may be overwritten.
+template <class S>
+class KvRing {
+ public:
+  GPU_FN KvRing(const Params& p, const Work& work, KvStages<S>& stages, int row_group,
+                int key_group)
+      : p_(p),
+        work_(work),
+        stages_(stages),
+        row_group_(row_group),
+        key_group_(key_group),
+        keys_(work.end - work.first) {
+    place_ = look_up(0);
+#pragma unroll
+    for (int step = 0; step < S::kStages - 1; ++step) prefetch(step, step);
+  }
+
+  /// Steps of the block. Every key group waits for each, also one that has no key in the last.
+  GPU_FN int steps() const { return keys_ > 0 ? (keys_ + S::kTileN - 1) / S::kTileN : 0; }
+  /// Of the step's keys of this key group the first, counted in the sequence.
+  GPU_FN int first_key(int step) const { return work_.first + first_in_split(step); }
+  GPU_FN bool has_keys(int step) const { return first_in_split(step) < keys_; }
+
+  /// Waits for a step's K and V, and starts the copy of a later one. Steps come in order.
+  GPU_FN const KvStage<S>& wait(int step) {
+    gpu::cp_async_wait<S::kStages - 2>();
+    if constexpr (S::kRowGroups == 1) {
+      gpu::sync_warp();
+    } else {
+      gpu::named_barrier_sync(1 + key_group_, S::kRowGroups * gpu::kWarpSize);
+    }
+    const int stage = stage_;
+    prefetch(step + S::kStages - 1, stage == 0 ? S::kStages - 1 : stage - 1);
+    stage_ = stage == S::kStages - 1 ? 0 : stage + 1;
+    return stages_[stage][key_group_];
+  }
+
+  /// Whether a page that this lane looked up does not exist.
+  GPU_FN bool bad_page() const { return bad_page_; }
+
+ private:
+  static constexpr int kChunksPerRow = S::kHeadDim / attention::kChunk;
+  static constexpr int kRowsPerPass = gpu::kWarpSize / kChunksPerRow;
+
+  /// Where a key's row is: in K and V, seq of batch. Without pages, the sequence's own.
+  struct Place {
+    int batch, seq;
+    bool exists;
+  };
+
+  GPU_FN int first_in_split(int step) const { return step * S::kTileN + key_group_ * S::kWarpKeys; }
+
+  /// Of key `lane` of a step. Past the split's end nothing is looked at.
+  GPU_FN Place look_up(int step) {
+    const int in_split = first_in_split(step) + gpu::lane_idx() % S::kWarpKeys;
+    if (in_split >= keys_) return {0, 0, false};
+    const int key = work_.first + in_split;
+    if (p_.block_table == nullptr) return {work_.batch, key, true};
+    const int nth = attention::quotient(key, p_.page_size);
+    const int page = p_.block_table[static_cast<std::int64_t>(work_.batch) * p_.max_pages + nth];
+    const bool exists = page >= 0 && page < p_.pages;
+    bad_page_ = bad_page_ || !exists;
+    return {exists ? page : 0, key - nth * p_.page_size.value, exists};
+  }
+
+  /// One cp.async group, empty past the last step. Rows that do not exist become zero, and nothing
+  /// is read of them.
+  GPU_FN void prefetch(int step, int stage) {
+    if (first_in_split(step) < keys_) {
+      KvStage<S>& to = stages_[stage][key_group_];
+      const int col = gpu::lane_idx() % kChunksPerRow * attention::kChunk;
+#pragma unroll(S::kRowsAtOnce)
+      for (int pass = row_group_; pass < S::kWarpKeys / kRowsPerPass; pass += S::kRowGroups) {
+        const int row = pass * kRowsPerPass + gpu::lane_idx() / kChunksPerRow;
+        const int batch = gpu::shfl(place_.batch, row);
+        const int seq = gpu::shfl(place_.seq, row);
+        const int bytes = gpu::shfl(place_.exists ? attention::kChunk : 0, row);
+        gpu::cp_async_16_zfill(
+            to.k.at(row, col),
+            attention::row_pointer(p_.k, p_.k_strides, batch, work_.kv_head, seq) + col, bytes);
+        gpu::cp_async_16_zfill(
+            to.v.at(row, col),
+            attention::row_pointer(p_.v, p_.v_strides, batch, work_.kv_head, seq) + col, bytes);
+      }
+      place_ = look_up(step + 1);
+    }
+    gpu::cp_async_commit();
+  }
+
+  const Params& p_;
+  const Work& work_;
+  KvStages<S>& stages_;
+  int row_group_, key_group_;
+  int keys_;       ///< of the split
+  int stage_ = 0;  ///< of the step that is waited for next
+  Place place_;    ///< of the step that is copied next
+  bool bad_page_ = false;
+};
+
+}  // namespace fp8_sdpa::decode

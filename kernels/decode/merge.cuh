@@ -1,0 +1,188 @@
+// Partial results become one: of the key groups of a block, through shared memory, and of the
+// splits of a sequence, through the workspace, by the block that arrives last.
+//
+//   m <- max_j m_j;  a_j <- exp2(m_j - m);  l <- sum_j a_j l_j;  O <- sum_j a_j O_j
+//   O <- O * descale_v / l;  LSE <- (m + log2 l) ln 2
+//
+// j goes up: bits do not depend on who came when. Parts lie as accumulators do, each lane's four
+// values together: no two lanes ever want the same bank, and nothing is turned round on the way.
+#pragma once
+
+#include <cstdint>
+
+#include "attention/output.hpp"
+#include "attention/plan_tag.hpp"
+#include "attention/register_softmax.hpp"
+#include "decode/params.hpp"
+
+namespace fp8_sdpa::decode {
+
+static_assert(kCountBits == 64 - attention::kPlanTagBits);
+
+/// What a lane has of its warp's 16 rows, g and g + 8 (h): m in units of log2(e), l of the whole
+/// row, and O, tiles 2 b and 2 b + 1 with the even and the odd dims of 16 b .. 16 b + 15.
+template <class S>
+struct RowsOfLane {
+  attention::RowState state[2];
+  float o[S::kHeadDim / 8][4];
+
+  /// Dims 16 b + 4 t to + 3 of row h.
+  GPU_FN float4 four(int b, int h) const {
+    const float(&even)[4] = o[2 * b];
+    const float(&odd)[4] = o[2 * b + 1];
+    return make_float4(even[2 * h], odd[2 * h], even[2 * h + 1], odd[2 * h + 1]);
+  }
+};
+
+/// Adds a part with its state to what is there.
+GPU_FN void merge(attention::RowState& state, float4& o, const attention::RowState& part,
+                  const float4& part_o) {
+  const float max = gpu::max_nan(state.max, part.max);
+  const float a = attention::rescale_factor(state.max, max);
+  const float b = attention::rescale_factor(part.max, max);
+  state = {max, gpu::fma(part.sum, b, state.sum * a)};
+  o = make_float4(gpu::fma(part_o.x, b, o.x * a), gpu::fma(part_o.y, b, o.y * a),
+                  gpu::fma(part_o.z, b, o.z * a), gpu::fma(part_o.w, b, o.w * a));
+}
+
+/// Of the key groups but the first: (key group - 1, row group, b, h, lane), and (.., row).
+template <class S>
+struct GroupParts {
+  float4 o[S::kKeyGroups - 1][S::kRowGroups][S::kHeadDim / 16][2][gpu::kWarpSize];
+  attention::RowState rows[S::kKeyGroups - 1][S::kRows];
+};
+
+template <class S>
+GPU_FN void write_part(GroupParts<S>& to, int group, int row_group, const RowsOfLane<S>& part) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int b = 0; b < S::kHeadDim / 16; ++b) {
+      to.o[group][row_group][b][h][gpu::lane_idx()] = part.four(b, h);
+    }
+    const int row = row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h;
+    if (gpu::lane_idx() % 4 == 0) to.rows[group][row] = part.state[h];
+  }
+}
+
+/// The other key groups' parts of this warp's rows, added to its own.
+template <class S>
+GPU_FN void add_parts(const GroupParts<S>& from, int row_group, RowsOfLane<S>& rows) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int row = row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h;
+    attention::RowState state = rows.state[h];
+#pragma unroll
+    for (int b = 0; b < S::kHeadDim / 16; ++b) {
+      state = rows.state[h];
+      float4 sum = rows.four(b, h);
+#pragma unroll
+      for (int group = 0; group < S::kKeyGroups - 1; ++group) {
+        merge(state, sum, from.rows[group][row], from.o[group][row_group][b][h][gpu::lane_idx()]);
+      }
+      rows.o[2 * b][2 * h] = sum.x;
+      rows.o[2 * b + 1][2 * h] = sum.y;
+      rows.o[2 * b][2 * h + 1] = sum.z;
+      rows.o[2 * b + 1][2 * h + 1] = sum.w;
+    }
+    rows.state[h] = state;
+  }
+}
+
+/// Four dims of a row of O, and with the first of them the row's LSE.
+GPU_FN void store(const Params& p, const Work& work, const Row& row, int dim,
+                  const attention::RowState& state, const float4& sum) {
+  const std::int64_t kv_head =
+      static_cast<std::int64_t>(work.batch) * p.heads_kv.value + work.kv_head;
+  const float scale = attention::output_scale(state, p.descale_v[kv_head]);
+  auto* const out = attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides,
+                                           work.batch, row.head, row.query);
+  *reinterpret_cast<uint2*>(out + dim) =
+      make_uint2(attention::pack_output(sum.x * scale, sum.y * scale, p.output),
+                 attention::pack_output(sum.z * scale, sum.w * scale, p.output));
+  if (p.lse == nullptr || dim != 0) return;
+  const std::int64_t head =
+      static_cast<std::int64_t>(work.batch) * p.heads_kv.value * p.group.value + row.head;
+  p.lse[head * p.seq_q + row.query] = attention::log_sum_exp(state);
+}
+
+/// This warp's rows of the whole sequence.
+template <class S>
+GPU_FN void store_rows(const Params& p, const Work& work, int row_group,
+                       const RowsOfLane<S>& rows) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const Row row = row_of(p, work, row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h);
+    if (!row.exists) continue;
+#pragma unroll
+    for (int b = 0; b < S::kHeadDim / 16; ++b) {
+      store(p, work, row, 16 * b + gpu::lane_idx() % 4 * 4, rows.state[h], rows.four(b, h));
+    }
+  }
+}
+
+/// Where lane's four of (split, row group, b, h) are in Splits::o.
+template <class S>
+GPU_FN std::int64_t place_of(std::int64_t index, int row_group, int b, int h) {
+  return (((index * S::kRowGroups + row_group) * (S::kHeadDim / 16) + b) * 2 + h) * gpu::kWarpSize +
+         gpu::lane_idx();
+}
+
+/// This warp's rows of the block's split.
+template <class S>
+GPU_FN void write_split(const Params& p, const Work& work, int row_group,
+                        const RowsOfLane<S>& rows) {
+  const std::int64_t index = static_cast<std::int64_t>(work.unit) * p.splits.value + work.split;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int row = row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h;
+    if (row >= p.rows) continue;
+#pragma unroll
+    for (int b = 0; b < S::kHeadDim / 16; ++b) {
+      p.to.o[place_of<S>(index, row_group, b, h)] = rows.four(b, h);
+    }
+    if (gpu::lane_idx() % 4 == 0) p.to.rows[index * S::kRows + row] = rows.state[h];
+  }
+}
+
+/// Counts this block in at its KV head, by one thread; whether it is the last of the splits. The
+/// last leaves the count at none, for the next launch.
+GPU_FN bool arrives_last(const Params& p, const Work& work) {
+  std::uint64_t* const word = p.to.arrived + work.unit;
+  const std::uint64_t none = p.tag << kCountBits;
+  std::uint64_t seen = gpu::load_acquire(word);
+  while (true) {
+    const std::uint64_t count = seen >> kCountBits == p.tag ? seen - none + 1 : 1;
+    const bool last = count == static_cast<std::uint64_t>(work.splits);
+    const std::uint64_t before =
+        gpu::atomic_cas_acq_rel_if(true, word, seen, last ? none : none + count);
+    if (before == seen) return last;
+    seen = before;
+  }
+}
+
+/// All splits of the sequence, in their order, by all warps of the last block.
+template <class S>
+GPU_FN void merge_splits(const Params& p, const Work& work) {
+  constexpr int kSixteens = S::kHeadDim / 16;
+  const std::int64_t first = static_cast<std::int64_t>(work.unit) * p.splits.value;
+#pragma unroll 1
+  for (int i = gpu::warp_idx(); i < S::kRowGroups * kSixteens * 2; i += S::kWarps) {
+    const int row_group = i / (kSixteens * 2);
+    const int b = i / 2 % kSixteens;
+    const int h = i % 2;
+    const int in_tile = row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h;
+    const Row row = row_of(p, work, in_tile);
+    if (!row.exists) continue;
+    attention::RowState state;
+    float4 sum = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+#pragma unroll 4
+    for (int split = 0; split < work.splits; ++split) {
+      merge(state, sum, p.to.rows[(first + split) * S::kRows + in_tile],
+            p.to.o[place_of<S>(first + split, row_group, b, h)]);
+    }
+    store(p, work, row, 16 * b + gpu::lane_idx() % 4 * 4, state, sum);
+  }
+}
+
+}  // namespace fp8_sdpa::decode

@@ -1,0 +1,69 @@
+#include <climits>
+#include <string>
+
+#include "decode/config.hpp"
+#include "decode/decode.hpp"
+#include "dispatch/compiled_archs.hpp"
+
+namespace fp8_sdpa::decode {
+namespace {
+
+const std::string kName = "decode_split_kv";
+
+Status check_device(const Device& device) {
+  if (device.backend != Backend::kDevice) return {};
+  if (device.sm_version < kMinSmVersion) {
+    return unsupported(kName + " needs sm_" + std::to_string(kMinSmVersion) + " or newer; " +
+                       device.name + " is sm_" + std::to_string(device.sm_version));
+  }
+  const detail::CompiledArchs archs = detail::compiled_archs();
+  if (archs.code_for(device.sm_version) >= kMinSmVersion) return {};
+  return unsupported(kName + " was not compiled for sm_" + std::to_string(device.sm_version) +
+                     " (" + device.name + "): this build has device code for " +
+                     (archs.list.empty() ? "nothing" : std::string(archs.list)) +
+                     "; set SDPA_CUDA_ARCHS");
+}
+
+Status check_formats(const Problem& p) {
+  if (p.k.dtype != p.q.dtype || p.v.dtype != p.q.dtype) {
+    return unsupported(kName + " serves one FP8 format for q, k and v, not " + name_of(p.q.dtype) +
+                       ", " + name_of(p.k.dtype) + " and " + name_of(p.v.dtype));
+  }
+  if (p.v.stride_dim != 1) {
+    return unsupported(kName + " serves a row-major v (stride_dim 1), not stride_dim " +
+                       std::to_string(p.v.stride_dim));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status supports(const Problem& p, const Device& device) {
+  if (Status s = check_device(device); !s.ok()) return s;
+  if (p.head_dim != 64 && p.head_dim != 128 && p.head_dim != 256) {
+    return unsupported(kName + " serves head_dim 64, 128 and 256, not " +
+                       std::to_string(p.head_dim));
+  }
+  if (Status s = check_formats(p); !s.ok()) return s;
+  const std::int64_t group = p.heads_q / p.heads_kv;
+  if (p.seq_q > kMaxRows / group) {
+    return unsupported(kName + " serves at most " + std::to_string(kMaxRows) +
+                       " query rows of a KV head, not " + std::to_string(p.seq_q) + " * " +
+                       std::to_string(group) + " (seq_q * heads_q / heads_kv)");
+  }
+  constexpr std::int64_t kMaxKeys = INT_MAX / 2;
+  if (p.seq_kv > kMaxKeys) {
+    return unsupported(kName + " serves sequences up to " + std::to_string(kMaxKeys) + ", not " +
+                       std::to_string(p.seq_kv));
+  }
+  // Splits are shared out so that there are few more blocks than that.
+  constexpr std::int64_t kMaxHeads = 1 << 20;
+  if (std::int64_t{p.batch} * p.heads_kv > kMaxHeads) {
+    return unsupported(kName + " serves at most " + std::to_string(kMaxHeads) +
+                       " KV heads in all sequences, not " + std::to_string(p.batch) + " * " +
+                       std::to_string(p.heads_kv));
+  }
+  return {};
+}
+
+}  // namespace fp8_sdpa::decode
