@@ -75,8 +75,9 @@ class KvRing {
 
   /// Where a key's row is: in K and V, seq of batch. Without pages, the sequence's own.
   struct Place {
-    int batch, seq;
-    bool exists;
+    static constexpr int kNowhere = -1;
+    int batch;  ///< or kNowhere
+    int seq;
   };
 
   GPU_FN int first_in_split(int step) const { return step * S::kTileN + key_group_ * S::kWarpKeys; }
@@ -84,14 +85,14 @@ class KvRing {
   /// Of key `lane` of a step. Past the split's end nothing is looked at.
   GPU_FN Place look_up(int step) {
     const int in_split = first_in_split(step) + gpu::lane_idx() % S::kWarpKeys;
-    if (in_split >= keys_) return {0, 0, false};
+    if (in_split >= keys_) return {Place::kNowhere, 0};
     const int key = work_.first + in_split;
-    if (p_.block_table == nullptr) return {work_.batch, key, true};
+    if (p_.block_table == nullptr) return {work_.batch, key};
     const int nth = attention::quotient(key, p_.page_size);
     const int page = p_.block_table[static_cast<std::int64_t>(work_.batch) * p_.max_pages + nth];
     const bool exists = page >= 0 && page < p_.pages;
     bad_page_ = bad_page_ || !exists;
-    return {exists ? page : 0, key - nth * p_.page_size.value, exists};
+    return {exists ? page : Place::kNowhere, key - nth * p_.page_size.value};
   }
 
   /// One cp.async group, empty past the last step. Rows that do not exist become zero, and nothing
@@ -103,9 +104,10 @@ class KvRing {
 #pragma unroll(S::kRowsAtOnce)
       for (int pass = row_group_; pass < S::kWarpKeys / kRowsPerPass; pass += S::kRowGroups) {
         const int row = pass * kRowsPerPass + gpu::lane_idx() / kChunksPerRow;
-        const int batch = gpu::shfl(place_.batch, row);
+        const int place = gpu::shfl(place_.batch, row);
         const int seq = gpu::shfl(place_.seq, row);
-        const int bytes = gpu::shfl(place_.exists ? attention::kChunk : 0, row);
+        const int bytes = place == Place::kNowhere ? 0 : attention::kChunk;
+        const int batch = place == Place::kNowhere ? 0 : place;
         gpu::cp_async_16_zfill(
             to.k.at(row, col),
             attention::row_pointer(p_.k, p_.k_strides, batch, work_.kv_head, seq) + col, bytes);

@@ -10,24 +10,6 @@
 namespace fp8_sdpa::decode {
 namespace {
 
-/// Keys of a split. Blocks that run side by side should end together: where there are few KV heads
-/// every multiprocessor takes its blocks once, where there are many each takes many. Splits are
-/// never of fewer keys than make up for their merge.
-int split_keys(const Problem& p, int multiprocessors, const PlanOptions& options) {
-  constexpr std::int64_t kLeast = 256;
-  constexpr std::int64_t kInvariant = 1024;
-  constexpr int kBlocksAtOnce = 2;
-  constexpr int kRounds = 8;
-  const auto up = [](std::int64_t x, std::int64_t y) { return (x + y - 1) / y; };
-  if (options.no_workspace) return static_cast<int>(up(p.seq_kv, kSplitMultiple) * kSplitMultiple);
-  if (options.batch_invariant) return kInvariant;
-  const std::int64_t units = std::int64_t{p.batch} * p.heads_kv;
-  const std::int64_t slots = std::int64_t{multiprocessors} * kBlocksAtOnce;
-  const std::int64_t splits = units * 2 <= slots ? slots / units : up(slots * kRounds, units);
-  const std::int64_t keys = std::max(up(p.seq_kv, splits), kLeast);
-  return static_cast<int>(up(keys, kSplitMultiple) * kSplitMultiple);
-}
-
 Params params_of(const Problem& p, int keys_of_split) {
   Params params{};
   params.q = static_cast<const std::uint8_t*>(p.q.data);
@@ -66,6 +48,21 @@ Params params_of(const Problem& p, int keys_of_split) {
 }
 
 }  // namespace
+
+int split_keys(const Problem& p, int multiprocessors, const PlanOptions& options) {
+  constexpr std::int64_t kLeast = 256;
+  constexpr std::int64_t kInvariant = 1024;
+  constexpr int kBlocksAtOnce = 2;
+  constexpr int kRounds = 8;
+  const auto up = [](std::int64_t x, std::int64_t y) { return (x + y - 1) / y; };
+  if (options.no_workspace) return static_cast<int>(up(p.seq_kv, kSplitMultiple) * kSplitMultiple);
+  if (options.batch_invariant) return kInvariant;
+  const std::int64_t units = std::int64_t{p.batch} * p.heads_kv;
+  const std::int64_t slots = std::int64_t{multiprocessors} * kBlocksAtOnce;
+  const std::int64_t splits = units * 2 <= slots ? slots / units : up(slots * kRounds, units);
+  const std::int64_t keys = std::max(up(p.seq_kv, splits), kLeast);
+  return static_cast<int>(up(keys, kSplitMultiple) * kSplitMultiple);
+}
 
 Status prepare(const Problem& problem, const Device& device, const PlanOptions& options,
                detail::PlanState& state) {

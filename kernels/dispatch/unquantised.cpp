@@ -130,6 +130,12 @@ Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& de
   if (options.no_workspace) {
     return invalid_argument("PlanOptions::no_workspace is set; codes need a workspace");
   }
+  if (problem.attention.pages.block_table != nullptr ||
+      problem.attention.ragged.seqused_kv != nullptr) {
+    return unsupported(
+        "unquantised problems are served as whole tensors, not as pages or ragged "
+        "lengths: quantise into the cache, and plan attention on it");
+  }
   if (Status s = check_sizes(problem.attention); !s.ok()) return s;
   const Steps steps = steps_of(problem, reinterpret_cast<void*>(detail::kNowhere));
   std::size_t most = 0;  // that a step needs

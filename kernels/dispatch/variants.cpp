@@ -154,6 +154,7 @@ constexpr detail::VariantImpl k_sm89_mma{
 
 constexpr detail::VariantImpl decode_impl() {
   detail::VariantImpl impl{decode::supports, {}, {}};
+  impl.predicted_us = decode::predicted_us;
   impl.serves_caches = true;
 #if FP8_SDPA_HAS_DEVICE
   impl.device.prepare = decode::prepare;

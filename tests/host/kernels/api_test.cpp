@@ -375,30 +375,5 @@ TEST(Supports, SharedMemoryOfABlockSuffices) {
   }
 }
 
-// Each family's devices, whatever this build has code for.
-TEST(Supports, DevicesThatAFamilyIsNotForAreDeclined) {
-  for (const int sm : {75, 79, 80, 86, 88, 89, 90, 91, 100, 120}) {
-    const Device device = tests::made_up_device(sm);
-    for (const Variant& variant : variants()) {
-      if (!variant.supports(valid_problem(), host_executor()).ok())
-        continue;  // for other head dims
-      SCOPED_TRACE(testing::Message() << variant.name << " on sm_" << sm);
-      const Status status = variant.impl->supports(valid_problem(), device);
-      const bool is_sm90 = variant.family == Family::kSm90;
-      const int oldest = variant.family == Family::kSm89 ? 89 : 80;
-      if (is_sm90 ? sm != 90 : sm < oldest) {
-        EXPECT_NE(status.message().find(is_sm90 ? " needs sm_90; " : " or newer; "),
-                  std::string::npos)
-            << status.message();
-        EXPECT_EQ(variant.supports(valid_problem(), device).code(), StatusCode::kUnsupported);
-      } else {
-        EXPECT_TRUE(status.ok() ||
-                    status.message().find(" was not compiled for ") != std::string::npos)
-            << status.message();
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace fp8_sdpa

@@ -10,6 +10,7 @@
 #include "attention/ladder_limits.hpp"
 #include "dispatch/resources.hpp"
 #include "dispatch/variant.hpp"
+#include "dispatch/variant_impl.hpp"
 #include "sm90/sm90.hpp"
 #include "tests/host/kernels/made_up.hpp"
 
@@ -233,6 +234,31 @@ INSTANTIATE_TEST_SUITE_P(Limits, Sm90Limits, testing::ValuesIn(sm90::kTileShapes
 
 constexpr attention::LadderFamily kLadder{
     .name = "ladder", .min_sm_version = 89, .tile_m = 32, .tile_n = 64};
+
+// Each family's devices, whatever this build has code for.
+TEST(Supports, DevicesThatAFamilyIsNotForAreDeclined) {
+  const Problem problem = made_up(1, 2, 2, 32, 32, 64);
+  for (const int sm : {75, 79, 80, 86, 88, 89, 90, 91, 100, 120}) {
+    const Device device = made_up_device(sm);
+    for (const Variant& variant : variants()) {
+      if (!variant.supports(problem, host_executor()).ok()) continue;  // for other head dims
+      SCOPED_TRACE(testing::Message() << variant.name << " on sm_" << sm);
+      const Status status = variant.impl->supports(problem, device);
+      const bool is_sm90 = variant.family == Family::kSm90;
+      const int oldest = variant.family == Family::kSm89 ? 89 : 80;
+      if (is_sm90 ? sm != 90 : sm < oldest) {
+        EXPECT_NE(status.message().find(is_sm90 ? " needs sm_90; " : " or newer; "),
+                  std::string::npos)
+            << status.message();
+        EXPECT_EQ(variant.supports(problem, device).code(), StatusCode::kUnsupported);
+      } else {
+        EXPECT_TRUE(status.ok() ||
+                    status.message().find(" was not compiled for ") != std::string::npos)
+            << status.message();
+      }
+    }
+  }
+}
 
 TEST(LadderLimits, DevicesAndTheCodeForThem) {
   struct Row {

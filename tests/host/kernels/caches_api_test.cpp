@@ -1,0 +1,262 @@
+// Ragged lengths and pages in a problem's description: what is refused and what is served, from
+// both sides of each limit; and how decode cuts the keys. Nothing is launched or read.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "decode/decode.hpp"
+#include "dispatch/check_problem.hpp"
+#include "dispatch/variant.hpp"
+#include "fp8_sdpa/plan.hpp"
+#include "fp8_sdpa/unquantised.hpp"
+#include "tests/host/kernels/declined.hpp"
+#include "tests/host/kernels/made_up.hpp"
+
+namespace fp8_sdpa::tests {
+namespace {
+
+template <class T>
+T* at(int which) {
+  constexpr int kApart = 50;
+  return reinterpret_cast<T*>((std::uintptr_t{20} + which) << kApart);
+}
+
+/// 3 sequences of at most 100 keys, in 40 pages of 16, (pages, page_size, heads_kv, head_dim).
+Problem paged() {
+  Problem p = made_up(3, 8, 2, 2, 100, 128);
+  p.ragged.seqused_kv = at<std::int32_t>(0);
+  p.pages = {at<std::int32_t>(1), 40, 16, 7};
+  p.fault = at<std::uint32_t>(2);
+  for (Tensor* t : {&p.k, &p.v}) {
+    t->stride_batch = 16 * 2 * 128;
+    t->stride_seq = 2 * 128;
+    t->stride_head = 128;
+  }
+  return p;
+}
+
+using Bad = Declined<Problem>;
+class BadCaches : public testing::TestWithParam<Bad> {};
+
+TEST_P(BadCaches, AreDeclinedWithTheReason) {
+  Problem p = paged();
+  ASSERT_TRUE(plan(p, host_executor()).ok());
+  GetParam().change(p);
+  expect_declined(GetParam(), plan(p, host_executor()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Api, BadCaches,
+    testing::Values(
+        Bad{"NoTable", [](Problem& p) { p.pages.block_table = nullptr; }, kInvalid,
+            "pages.block_table is null, but pages.pages, page_size or max_pages is not 0"},
+        Bad{"NoTableButPages", [](Problem& p) { p.pages = {.pages = 1}; }, kInvalid,
+            "pages.block_table is null"},
+        Bad{"NoTableButSize", [](Problem& p) { p.pages = {.page_size = 1}; }, kInvalid,
+            "pages.block_table is null"},
+        Bad{"NoTableButMost", [](Problem& p) { p.pages = {.max_pages = 1}; }, kInvalid,
+            "pages.block_table is null"},
+        Bad{"NoPages", [](Problem& p) { p.pages.pages = 0; }, kInvalid,
+            "pages.pages is 0; it must be at least 1"},
+        Bad{"NoKeysInAPage", [](Problem& p) { p.pages.page_size = 0; }, kInvalid,
+            "pages.page_size is 0; it must be at least 1"},
+        Bad{"NoRoom", [](Problem& p) { p.pages.max_pages = -1; }, kInvalid,
+            "pages.max_pages is -1; it must be at least 1"},
+        Bad{"ATableShorterThanItsLength", [](Problem& p) { p.pages.max_pages = 6; }, kInvalid,
+            "seq_kv is 100; pages.max_pages * pages.page_size keys have room, 96"},
+        Bad{"MisalignedTable",
+            [](Problem& p) {
+              p.pages.block_table =
+                  reinterpret_cast<const std::int32_t*>(std::uintptr_t{0x1000002});
+            },
+            kInvalid, "pages.block_table is not aligned to 4 bytes"},
+        Bad{"MisalignedLengths",
+            [](Problem& p) {
+              p.ragged.seqused_kv = reinterpret_cast<const std::int32_t*>(std::uintptr_t{0x100001});
+            },
+            kInvalid, "ragged.seqused_kv is not aligned to 4 bytes"},
+        Bad{"MisalignedFault",
+            [](Problem& p) {
+              p.fault = reinterpret_cast<std::uint32_t*>(std::uintptr_t{0x1000001});
+            },
+            kInvalid, "fault is not aligned to 4 bytes"},
+        Bad{"FaultInO", [](Problem& p) { p.fault = static_cast<std::uint32_t*>(p.o.data) + 5; },
+            kInvalid, "fault overlaps o"},
+        Bad{"FaultInTheTable",
+            [](Problem& p) {
+              p.fault = const_cast<std::uint32_t*>(
+                  reinterpret_cast<const std::uint32_t*>(p.pages.block_table) + 20);
+            },
+            kInvalid, "fault overlaps pages.block_table"},
+        Bad{"LseInTheLengths",
+            [](Problem& p) {
+              p.lse = reinterpret_cast<float*>(const_cast<std::int32_t*>(p.ragged.seqused_kv) + 2);
+            },
+            kInvalid, "lse overlaps ragged.seqused_kv"},
+        Bad{"OInTheLastPage",
+            [](Problem& p) {
+              p.o.data = static_cast<std::uint8_t*>(p.k.data) + 40 * 16 * 2 * 128 - 16;
+            },
+            kInvalid, "o overlaps k"},
+        Bad{"TransposedV",
+            [](Problem& p) {
+              p.v.stride_seq = 1;
+              p.v.stride_dim = 16;
+            },
+            kUnsupported, "stage_c serves whole tensors, not pages"}),
+    name_of<Problem>);
+
+// Touching is legal: one word before and one behind.
+TEST(CheckCaches, WordsMayTouch) {
+  for (const int words : {-1, 21}) {
+    Problem p = paged();
+    p.fault =
+        reinterpret_cast<std::uint32_t*>(const_cast<std::int32_t*>(p.pages.block_table)) + words;
+    EXPECT_TRUE(detail::check_problem(p).ok()) << detail::check_problem(p).message();
+  }
+  for (const int words : {-1, 3}) {
+    Problem p = paged();
+    p.fault =
+        reinterpret_cast<std::uint32_t*>(const_cast<std::int32_t*>(p.ragged.seqused_kv)) + words;
+    EXPECT_TRUE(detail::check_problem(p).ok()) << detail::check_problem(p).message();
+  }
+  Problem p = paged();
+  p.o.data = static_cast<std::uint8_t*>(p.k.data) + 40 * 16 * 2 * 128;
+  EXPECT_TRUE(detail::check_problem(p).ok()) << detail::check_problem(p).message();
+}
+
+// One page, one key in each: strides that are not walked may be any.
+TEST(CheckCaches, UnusedStridesOfPagesAreNotLookedAt) {
+  Problem p = paged();
+  p.pages.pages = 1;
+  p.k.stride_batch = 7;
+  EXPECT_TRUE(plan(p, host_executor()).ok());
+  p = paged();
+  p.pages = {p.pages.block_table, 40, 1, 100};
+  p.v.stride_seq = 7;
+  EXPECT_TRUE(plan(p, host_executor()).ok());
+}
+
+TEST(CheckCaches, WhoServesWholeTensorsSaysSo) {
+  Problem ragged = made_up(1, 1, 1, 32, 32, 64);
+  ragged.ragged.seqused_kv = at<std::int32_t>(0);
+  Problem pages = made_up(1, 1, 1, 32, 32, 64);
+  pages.pages = {at<std::int32_t>(1), 1, 32, 1};
+  int serving = 0;
+  for (const Variant& variant : variants()) {
+    for (const auto& [problem, what] : {std::pair{ragged, "ragged lengths"}, {pages, "pages"}}) {
+      const Status status = variant.supports(problem, host_executor());
+      if (variant.family == Family::kDecode) {
+        EXPECT_TRUE(status.ok()) << status.message();
+        ++serving;
+      } else {
+        EXPECT_EQ(status.code(), kUnsupported);
+        EXPECT_EQ(status.message(),
+                  std::string(variant.name) + " serves whole tensors, not " + what);
+      }
+    }
+  }
+  EXPECT_EQ(serving, 2);
+  for (const Problem& problem : {ragged, pages}) {
+    UnquantisedProblem unquantised;
+    unquantised.attention = problem;
+    const auto made = plan(unquantised, host_executor());
+    ASSERT_FALSE(made.ok());
+    EXPECT_TRUE(made.status().message().starts_with(
+        "unquantised problems are served as whole tensors, not as pages or ragged lengths"))
+        << made.status().message();
+  }
+}
+
+void expect_served(const Problem& p, bool served, const std::string& reason) {
+  const Status status = decode::supports(p, host_executor());
+  EXPECT_EQ(status.ok(), served) << status.message();
+  if (served) return;
+  EXPECT_EQ(status.code(), kUnsupported);
+  EXPECT_EQ(status.message(), "decode_split_kv serves " + reason);
+}
+
+TEST(DecodeLimits, QueryRowsOfAKvHead) {
+  for (const auto& [heads_q, seq_q] : {std::pair{2, 64}, {128, 1}, {16, 8}, {6, 21}}) {
+    expect_served(made_up(1, heads_q, 2, seq_q, 9, 64), true, "");
+    const std::string group = std::to_string(heads_q / 2);
+    expect_served(made_up(1, heads_q, 2, seq_q + 1, 9, 64), false,
+                  "at most 64 query rows of a KV head, not " + std::to_string(seq_q + 1) + " * " +
+                      group + " (seq_q * heads_q / heads_kv)");
+  }
+  expect_served(made_up(1, 65, 1, 1, 9, 64), false,
+                "at most 64 query rows of a KV head, not 1 * 65 (seq_q * heads_q / heads_kv)");
+}
+
+TEST(DecodeLimits, Sizes) {
+  for (const int head_dim : {16, 64, 96, 128, 192, 256}) {
+    expect_served(made_up(1, 1, 1, 1, 9, head_dim),
+                  head_dim == 64 || head_dim == 128 || head_dim == 256,
+                  "head_dim 64, 128 and 256, not " + std::to_string(head_dim));
+  }
+  constexpr std::int64_t kMost = 1'073'741'823;
+  expect_served(made_up(1, 1, 1, 1, kMost, 64), true, "");
+  expect_served(made_up(1, 1, 1, 1, kMost + 1, 64), false,
+                "sequences up to 1073741823, not 1073741824");
+  expect_served(made_up(1 << 19, 4, 2, 1, 9, 64), true, "");
+  expect_served(made_up((1 << 19) + 1, 4, 2, 1, 9, 64), false,
+                "at most 1048576 KV heads in all sequences, not 524289 * 2");
+}
+
+TEST(DecodeLimits, Formats) {
+  for (const Dtype q : {Dtype::kE4M3, Dtype::kE5M2}) {
+    for (const Dtype k : {Dtype::kE4M3, Dtype::kE5M2}) {
+      for (const Dtype v : {Dtype::kE4M3, Dtype::kE5M2}) {
+        Problem p = paged();
+        p.q.dtype = q;
+        p.k.dtype = k;
+        p.v.dtype = v;
+        expect_served(p, q == k && k == v,
+                      std::string("one FP8 format for q, k and v, not ") + name_of(q) + ", " +
+                          name_of(k) + " and " + name_of(v));
+      }
+    }
+  }
+  Problem p = paged();
+  p.v.stride_dim = 32;
+  expect_served(p, false, "a row-major v (stride_dim 1), not stride_dim 32");
+}
+
+// Of 132 multiprocessors: once round where there are few KV heads, else eight times.
+TEST(DecodeSplits, AreSharedOutToAllMultiprocessors) {
+  struct Cut {
+    int batch, heads_kv;
+    std::int64_t keys;
+    int split;
+  };
+  for (const Cut& cut :
+       {Cut{1, 1, 131072, 512}, Cut{1, 8, 131072, 3968 + 128}, Cut{1, 8, 2048, 256},
+        Cut{1, 1, 1, 256}, Cut{16, 8, 32768, 16384}, Cut{17, 8, 32768, 2048},
+        Cut{128, 8, 8192, 2816}, Cut{1024, 8, 300, 384}}) {
+    const Problem p = made_up(cut.batch, cut.heads_kv, cut.heads_kv, 1, cut.keys, 64);
+    EXPECT_EQ(decode::split_keys(p, 132, {}), cut.split)
+        << cut.batch << " x " << cut.heads_kv << " x " << cut.keys;
+    EXPECT_EQ(decode::split_keys(p, 132, {.batch_invariant = true}), 1024);
+    EXPECT_EQ(decode::split_keys(p, 132, {.no_workspace = true}), (cut.keys + 127) / 128 * 128);
+  }
+}
+
+// A part of 16 rows, or of 64: O in fp32, m and l; and a word for each KV head.
+TEST(DecodeSplits, HaveRoomForTheirParts) {
+  for (const auto& [seq_q, rows] : {std::pair{2, 16}, {3, 64}}) {
+    Problem p = made_up(3, 14, 2, seq_q, 2050, 128);
+    p.softmax_scale = 0.1F;
+    const Variant* variant = *find_variant("decode_split_kv");
+    const auto made = plan(p, host_executor(), variant, {.batch_invariant = true});
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    EXPECT_EQ(made->workspace_bytes(), 3U * 2 * (3U * rows * (128 * 4 + 8) + 8));
+    EXPECT_EQ(plan(p, host_executor(), variant, {.no_workspace = true})->workspace_bytes(), 0U);
+    p.seq_kv = 1024;
+    EXPECT_EQ(plan(p, host_executor(), variant, {.batch_invariant = true})->workspace_bytes(), 0U);
+  }
+}
+
+}  // namespace
+}  // namespace fp8_sdpa::tests
