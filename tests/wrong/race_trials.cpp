@@ -7,12 +7,13 @@
 namespace fp8_sdpa::wrong {
 namespace {
 
-Trial trial_of(int heads, std::int64_t seq_q, std::int64_t seq_kv) {
+Trial trial_of(int heads_q, int heads_kv, std::int64_t seq_q, std::int64_t seq_kv) {
   constexpr int kHeadDim = 64;
   constexpr std::uint64_t kSeed = 51;
   reference::Shape shape;
   shape.batch = 1;
-  shape.heads_q = shape.heads_kv = heads;
+  shape.heads_q = heads_q;
+  shape.heads_kv = heads_kv;
   shape.seq_q = seq_q;
   shape.seq_kv = seq_kv;
   shape.head_dim = kHeadDim;
@@ -26,9 +27,9 @@ Trial trial_of(int heads, std::int64_t seq_q, std::int64_t seq_kv) {
 }
 
 std::vector<Trial> make_race_trials() {
-  std::vector<Trial> trials = {trial_of(1, 32, 32), trial_of(2, 96, 96)};
+  std::vector<Trial> trials = {trial_of(1, 1, 32, 32), trial_of(2, 2, 96, 96)};
   // Three KV tiles of the ladder, the last one partial; two query tiles, the last one partial.
-  const Trial partial = trial_of(1, 45, 77);
+  const Trial partial = trial_of(1, 1, 45, 77);
   for (const Schedule schedule : {Schedule::kFifo, Schedule::kLifo, Schedule::kRandom,
                                   Schedule::kThreadPriority, Schedule::kWarpPriority}) {
     for (const Asynchrony asynchrony : {Asynchrony::kLate, Asynchrony::kEager}) {
@@ -44,7 +45,12 @@ std::vector<Trial> make_race_trials() {
     }
   }
   // For sm90: work tiles of more than one KV tile, some of which blocks share.
-  trials.push_back(trial_of(3, 300, 300));
+  trials.push_back(trial_of(3, 3, 300, 300));
+  // For decode: rows of one warp, and keys of two splits; from the last block to the first, too.
+  trials.push_back(trial_of(8, 2, 2, 300));
+  trials.push_back(trials.back());
+  trials.back().name += "_backwards";
+  trials.back().schedule = Schedule::kLifo;
   return trials;
 }
 

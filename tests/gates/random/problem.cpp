@@ -90,6 +90,8 @@ RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Devi
       problem.shape.seq_kv = kernel.keys((problem.shape.seq_kv - 1) % 128 + 1);
     }
   }
+  const int group = problem.shape.heads_q / problem.shape.heads_kv;
+  problem.shape.seq_q = kernel.rows(problem.shape.seq_q * group) / group;
   problem.shape.name = "random_" + std::to_string(index);
   problem.shape.inputs.family = std::string(dice.pick(reference::input_families()).name);
   problem.dtype = dice.one_in(3) ? Dtype::kE5M2 : Dtype::kE4M3;
