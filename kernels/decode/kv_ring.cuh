@@ -2,8 +2,9 @@
 // memory.
 //
 // A cache in pages (vLLM: Kwon et al., arXiv 2309.06180, section 4.2) is read row by row: lane i of
-// a warp looks up the page of the step's key i, and the lanes that copy that row ask lane i. The
-// table is read one step before its copies start, so that nobody waits for it.
+// a warp looks up the page of the step's key i, and the lanes that copy that row ask lane i. What
+// the table says is looked at one step after it was asked for, and the first steps ask together: a
+// warp that waited for each of them in turn would spend half of a short split on it.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +42,12 @@ class KvRing {
         row_group_(row_group),
         key_group_(key_group),
         keys_(work.end - work.first) {
-    place_ = look_up(0);
+    Place places[S::kStages - 1];
 #pragma unroll
-    for (int step = 0; step < S::kStages - 1; ++step) prefetch(step, step);
+    for (int step = 0; step < S::kStages - 1; ++step) places[step] = look_up(step);
+    place_ = look_up(S::kStages - 1);
+#pragma unroll
+    for (int step = 0; step < S::kStages - 1; ++step) copy(step, step, places[step]);
   }
 
   /// Steps of the block. Every key group waits for each, also one that has no key in the last.
@@ -61,7 +65,8 @@ class KvRing {
       gpu::named_barrier_sync(1 + key_group_, S::kRowGroups * gpu::kWarpSize);
     }
     const int stage = stage_;
-    prefetch(step + S::kStages - 1, stage == 0 ? S::kStages - 1 : stage - 1);
+    copy(step + S::kStages - 1, stage == 0 ? S::kStages - 1 : stage - 1, place_);
+    place_ = look_up(step + S::kStages);
     stage_ = stage == S::kStages - 1 ? 0 : stage + 1;
     return stages_[stage][key_group_];
   }
@@ -73,39 +78,45 @@ class KvRing {
   static constexpr int kChunksPerRow = S::kHeadDim / attention::kChunk;
   static constexpr int kRowsPerPass = gpu::kWarpSize / kChunksPerRow;
 
-  /// Where a key's row is: in K and V, seq of batch. Without pages, the sequence's own.
+  /// Where a key's row is, before anybody looked whether there is such a page: in K and V, seq of
+  /// batch. Without pages, the sequence's own.
   struct Place {
     static constexpr int kNowhere = -1;
-    int batch;  ///< or kNowhere
+    int batch;
     int seq;
   };
 
   GPU_FN int first_in_split(int step) const { return step * S::kTileN + key_group_ * S::kWarpKeys; }
 
+  GPU_FN int key_of_lane(int step) const {
+    return first_in_split(step) + gpu::lane_idx() % S::kWarpKeys;
+  }
+
   /// Of key `lane` of a step. Past the split's end nothing is looked at.
-  GPU_FN Place look_up(int step) {
-    const int in_split = first_in_split(step) + gpu::lane_idx() % S::kWarpKeys;
-    if (in_split >= keys_) return {Place::kNowhere, 0};
-    const int key = work_.first + in_split;
+  GPU_FN Place look_up(int step) const {
+    if (key_of_lane(step) >= keys_) return {Place::kNowhere, 0};
+    const int key = work_.first + key_of_lane(step);
     if (p_.block_table == nullptr) return {work_.batch, key};
     const int nth = attention::quotient(key, p_.page_size);
-    const int page = p_.block_table[static_cast<std::int64_t>(work_.batch) * p_.max_pages + nth];
-    const bool exists = page >= 0 && page < p_.pages;
-    bad_page_ = bad_page_ || !exists;
-    return {exists ? page : Place::kNowhere, key - nth * p_.page_size.value};
+    return {p_.block_table[static_cast<std::int64_t>(work_.batch) * p_.max_pages + nth],
+            key - nth * p_.page_size.value};
   }
 
   /// One cp.async group, empty past the last step. Rows that do not exist become zero, and nothing
   /// is read of them.
-  GPU_FN void prefetch(int step, int stage) {
+  GPU_FN void copy(int step, int stage, const Place& asked) {
     if (first_in_split(step) < keys_) {
+      const bool is_there =
+          asked.batch >= 0 && (p_.block_table == nullptr || asked.batch < p_.pages);
+      bad_page_ = bad_page_ || (!is_there && key_of_lane(step) < keys_);
+      const int place_of_lane = is_there ? asked.batch : Place::kNowhere;
       KvStage<S>& to = stages_[stage][key_group_];
       const int col = gpu::lane_idx() % kChunksPerRow * attention::kChunk;
 #pragma unroll(S::kRowsAtOnce)
       for (int pass = row_group_; pass < S::kWarpKeys / kRowsPerPass; pass += S::kRowGroups) {
         const int row = pass * kRowsPerPass + gpu::lane_idx() / kChunksPerRow;
-        const int place = gpu::shfl(place_.batch, row);
-        const int seq = gpu::shfl(place_.seq, row);
+        const int place = gpu::shfl(place_of_lane, row);
+        const int seq = gpu::shfl(asked.seq, row);
         const int bytes = place == Place::kNowhere ? 0 : attention::kChunk;
         const int batch = place == Place::kNowhere ? 0 : place;
         gpu::cp_async_16_zfill(
@@ -115,7 +126,6 @@ class KvRing {
             to.v.at(row, col),
             attention::row_pointer(p_.v, p_.v_strides, batch, work_.kv_head, seq) + col, bytes);
       }
-      place_ = look_up(step + 1);
     }
     gpu::cp_async_commit();
   }

@@ -150,7 +150,7 @@ GPU_FN void write_split(const Params& p, const Work& work, int row_group,
 GPU_FN bool arrives_last(const Params& p, const Work& work) {
   std::uint64_t* const word = p.to.arrived + work.unit;
   const std::uint64_t none = p.tag << kCountBits;
-  std::uint64_t seen = gpu::load_acquire(word);
+  std::uint64_t seen = none;  // as the first to arrive would find it; who is not is told
   while (true) {
     const std::uint64_t count = seen >> kCountBits == p.tag ? seen - none + 1 : 1;
     const bool last = count == static_cast<std::uint64_t>(work.splits);
@@ -169,14 +169,14 @@ GPU_FN void merge_splits(const Params& p, const Work& work) {
 #pragma unroll 1
   for (int i = gpu::warp_idx(); i < S::kRowGroups * kSixteens * 2; i += S::kWarps) {
     const int row_group = i / (kSixteens * 2);
-    const int b = i / 2 % kSixteens;
-    const int h = i % 2;
+    const int h = i / kSixteens % 2;  // rows 8 to 15 may be none: each warp has of rows 0 to 7 then
+    const int b = i % kSixteens;
     const int in_tile = row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h;
     const Row row = row_of(p, work, in_tile);
     if (!row.exists) continue;
     attention::RowState state;
     float4 sum = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
-#pragma unroll 4
+#pragma unroll 16
     for (int split = 0; split < work.splits; ++split) {
       merge(state, sum, p.to.rows[(first + split) * S::kRows + in_tile],
             p.to.o[place_of<S>(first + split, row_group, b, h)]);
