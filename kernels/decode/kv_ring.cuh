@@ -3,8 +3,8 @@
 //
 // A cache in pages (vLLM: Kwon et al., arXiv 2309.06180, section 4.2) is read row by row: lane i of
 // a warp looks up the page of the step's key i, and the lanes that copy that row ask lane i. What
-// the table says is looked at one step after it was asked for, and the first steps ask together: a
-// warp that waited for each of them in turn would spend half of a short split on it.
+// the table says is looked at one step after it was asked for, and the first steps ask together:
+// in splits of 13 steps an eighth of the time went into waiting for those in turn.
 #pragma once
 
 #include <cstdint>
