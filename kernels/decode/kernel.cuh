@@ -113,6 +113,7 @@ struct Kernel {
     const Queries queries = load_queries(p, work, row_group);
     const typename Operands::Queries q(queries.q);
     const bool has_rows = row_group * kWarpRows < p.rows;
+    const bool has_upper_rows = row_group * kWarpRows + kWarpRows / 2 < p.rows;
     attention::LaneRows rows;
     RowsOfLane<S> part{};
 #pragma unroll 1
@@ -122,16 +123,13 @@ struct Kernel {
       float s[Operands::kTilesS][4] = {};
       Operands::scores(q, kv.k, s);
       const int first = ring.first_key(step);
-      if (first + S::kWarpKeys > work.end || first + S::kWarpKeys > key_limit(p, work, 0)) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const int limit = key_limit(p, work, queries.query[h]);
-          mask_row(s, h, (limit < work.end ? limit : work.end) - first);
-        }
-      }
-      float rescale[2];
+      // Splits but the last are whole steps.
+      const bool seen_whole = first + S::kWarpKeys <= key_limit(p, work, 0);
+      float rescale[2] = {1.0F, 1.0F};
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
+        if (h == 1 && !has_upper_rows) break;
+        if (!seen_whole) mask_row(s, h, key_limit(p, work, queries.query[h]) - first);
         rescale[h] =
             attention::softmax_row_step<Operands::kLog2Scale>(s, h, queries.factor[h], rows.row[h]);
       }

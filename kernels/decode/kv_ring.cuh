@@ -102,29 +102,30 @@ class KvRing {
             key - nth * p_.page_size.value};
   }
 
+  /// Of row `seq` of this KV head.
+  GPU_FN std::int64_t first_code(const attention::Strides& strides, int batch, int seq) const {
+    return batch * strides.batch + work_.kv_head * strides.head + seq * strides.seq;
+  }
+
   /// One cp.async group, empty past the last step. Rows that do not exist become zero, and nothing
-  /// is read of them.
+  /// is read of them. Each lane says where its key's rows begin: once a step, not once a copy.
   GPU_FN void copy(int step, int stage, const Place& asked) {
     if (first_in_split(step) < keys_) {
       const bool is_there =
           asked.batch >= 0 && (p_.block_table == nullptr || asked.batch < p_.pages);
       bad_page_ = bad_page_ || (!is_there && key_of_lane(step) < keys_);
-      const int place_of_lane = is_there ? asked.batch : Place::kNowhere;
+      const int batch = is_there ? asked.batch : 0;
+      const std::int64_t k_row = first_code(p_.k_strides, batch, asked.seq);
+      const std::int64_t v_row = first_code(p_.v_strides, batch, asked.seq);
+      const int bytes_of_row = is_there ? attention::kChunk : 0;
       KvStage<S>& to = stages_[stage][key_group_];
       const int col = gpu::lane_idx() % kChunksPerRow * attention::kChunk;
 #pragma unroll(S::kRowsAtOnce)
       for (int pass = row_group_; pass < S::kWarpKeys / kRowsPerPass; pass += S::kRowGroups) {
         const int row = pass * kRowsPerPass + gpu::lane_idx() / kChunksPerRow;
-        const int place = gpu::shfl(place_of_lane, row);
-        const int seq = gpu::shfl(asked.seq, row);
-        const int bytes = place == Place::kNowhere ? 0 : attention::kChunk;
-        const int batch = place == Place::kNowhere ? 0 : place;
-        gpu::cp_async_16_zfill(
-            to.k.at(row, col),
-            attention::row_pointer(p_.k, p_.k_strides, batch, work_.kv_head, seq) + col, bytes);
-        gpu::cp_async_16_zfill(
-            to.v.at(row, col),
-            attention::row_pointer(p_.v, p_.v_strides, batch, work_.kv_head, seq) + col, bytes);
+        const int bytes = gpu::shfl(bytes_of_row, row);
+        gpu::cp_async_16_zfill(to.k.at(row, col), p_.k + gpu::shfl(k_row, row) + col, bytes);
+        gpu::cp_async_16_zfill(to.v.at(row, col), p_.v + gpu::shfl(v_row, row) + col, bytes);
       }
     }
     gpu::cp_async_commit();

@@ -6,7 +6,6 @@
 // blocks; what it does beside them is counted in KV tiles too. Where V is transposed before it is
 // multiplied, all of it is. The kernel's numbers are fitted to launches on an H200: costs.def.
 #include <algorithm>
-#include <climits>
 #include <cstdint>
 
 #include "sm90/config.hpp"
@@ -36,7 +35,7 @@ std::int64_t tiles_of_work_tile(const Config& config, const Problem& p, std::int
 Load load_of(const TileShape& shape, const Problem& p, int sm_count, const PlanOptions& options) {
   const Config& config = shape.config;
   const std::int64_t tile_m = config.tile_m();
-  constexpr std::int64_t kMaxWorkTiles = INT_MAX / 2;  // more are as good as these
+  // More, which batch_invariant may predict for, are as good as these.
   const std::int64_t work_tiles =
       std::min(kMaxWorkTiles, (p.seq_q + tile_m - 1) / tile_m * p.batch * p.heads_q);
   const auto tiles = [&](int work_tile) {

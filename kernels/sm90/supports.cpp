@@ -4,6 +4,7 @@
 
 #include "attention/few_keys.hpp"
 #include "sm90/sm90.hpp"
+#include "sm90/work/schedule.hpp"
 
 namespace fp8_sdpa::sm90 {
 namespace {
@@ -48,8 +49,6 @@ Status check_sizes(const std::string& name, const Problem& p, const Config& conf
     return unsupported(name + " serves sequences up to " + number(kMaxSeq) + ", not " +
                        number(p.seq_q) + " and " + number(p.seq_kv));
   }
-  // Rounds of a grid past the last work tile must not overflow either.
-  constexpr std::int64_t kMaxWorkTiles = INT_MAX / 2;
   const std::int64_t tiles = (p.seq_q + config.tile_m() - 1) / config.tile_m();
   if (p.batch > kMaxWorkTiles / p.heads_q || tiles > kMaxWorkTiles / (p.batch * p.heads_q)) {
     return unsupported(name + " serves at most " + number(kMaxWorkTiles) + " tiles of " +

@@ -7,6 +7,7 @@
 // behind this one (merge_splits.cuh).
 #pragma once
 
+#include <climits>
 #include <cstdint>
 #include <functional>
 
@@ -17,6 +18,8 @@ namespace fp8_sdpa::sm90 {
 
 /// Multiprocessors, and so blocks, that a tail can be shared out to.
 inline constexpr int kMaxTailBlocks = 144;
+/// What a kernel serves at most: rounds of a grid past the last work tile must not overflow either.
+inline constexpr std::int64_t kMaxWorkTiles = INT_MAX / 2;
 
 /// Where a block's share of the tail begins; it ends where the next block's begins.
 struct TailPlace {
