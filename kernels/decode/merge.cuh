@@ -11,13 +11,11 @@
 #include <cstdint>
 
 #include "attention/output.hpp"
-#include "attention/plan_tag.hpp"
 #include "attention/register_softmax.hpp"
+#include "attention/tagged_count.hpp"
 #include "decode/params.hpp"
 
 namespace fp8_sdpa::decode {
-
-static_assert(kCountBits == 64 - attention::kPlanTagBits);
 
 /// What a lane has of its warp's 16 rows, g and g + 8 (h): m in units of log2(e), l of the whole
 /// row, and O, tiles 2 b and 2 b + 1 with the even and the odd dims of 16 b .. 16 b + 15.
@@ -34,15 +32,23 @@ struct RowsOfLane {
   }
 };
 
-/// Adds a part with its state to what is there.
-GPU_FN void merge(attention::RowState& state, float4& o, const attention::RowState& part,
-                  const float4& part_o) {
-  const float max = gpu::max_nan(state.max, part.max);
+/// Adds parts of a row to what is there. Those that do not exist are {} and zero.
+template <int kParts>
+GPU_FN void merge(attention::RowState& state, float4& o, const attention::RowState (&part)[kParts],
+                  const float4 (&part_o)[kParts]) {
+  float max = state.max;
+#pragma unroll
+  for (int j = 0; j < kParts; ++j) max = gpu::max_nan(max, part[j].max);
   const float a = attention::rescale_factor(state.max, max);
-  const float b = attention::rescale_factor(part.max, max);
-  state = {max, gpu::fma(part.sum, b, state.sum * a)};
-  o = make_float4(gpu::fma(part_o.x, b, o.x * a), gpu::fma(part_o.y, b, o.y * a),
-                  gpu::fma(part_o.z, b, o.z * a), gpu::fma(part_o.w, b, o.w * a));
+  state = {max, state.sum * a};
+  o = make_float4(o.x * a, o.y * a, o.z * a, o.w * a);
+#pragma unroll
+  for (int j = 0; j < kParts; ++j) {
+    const float b = attention::rescale_factor(part[j].max, max);
+    state.sum = gpu::fma(part[j].sum, b, state.sum);
+    o = make_float4(gpu::fma(part_o[j].x, b, o.x), gpu::fma(part_o[j].y, b, o.y),
+                    gpu::fma(part_o[j].z, b, o.z), gpu::fma(part_o[j].w, b, o.w));
+  }
 }
 
 /// Of the key groups but the first: (key group - 1, row group, b, h, lane), and (.., row).
@@ -71,15 +77,20 @@ GPU_FN void add_parts(const GroupParts<S>& from, int row_group, RowsOfLane<S>& r
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h;
-    attention::RowState state = rows.state[h];
+    attention::RowState part[S::kKeyGroups - 1];
+#pragma unroll
+    for (int group = 0; group < S::kKeyGroups - 1; ++group) part[group] = from.rows[group][row];
+    attention::RowState state;
 #pragma unroll
     for (int b = 0; b < S::kHeadDim / 16; ++b) {
       state = rows.state[h];
       float4 sum = rows.four(b, h);
+      float4 part_o[S::kKeyGroups - 1];
 #pragma unroll
       for (int group = 0; group < S::kKeyGroups - 1; ++group) {
-        merge(state, sum, from.rows[group][row], from.o[group][row_group][b][h][gpu::lane_idx()]);
+        part_o[group] = from.o[group][row_group][b][h][gpu::lane_idx()];
       }
+      merge(state, sum, part, part_o);
       rows.o[2 * b][2 * h] = sum.x;
       rows.o[2 * b + 1][2 * h] = sum.y;
       rows.o[2 * b][2 * h + 1] = sum.z;
@@ -149,21 +160,17 @@ GPU_FN void write_split(const Params& p, const Work& work, int row_group,
 /// last leaves the count at none, for the next launch.
 GPU_FN bool arrives_last(const Params& p, const Work& work) {
   std::uint64_t* const word = p.to.arrived + work.unit;
-  const std::uint64_t none = p.tag << kCountBits;
-  std::uint64_t seen = none;  // as the first to arrive would find it; who is not is told
-  while (true) {
-    const std::uint64_t count = seen >> kCountBits == p.tag ? seen - none + 1 : 1;
-    const bool last = count == static_cast<std::uint64_t>(work.splits);
-    const std::uint64_t before =
-        gpu::atomic_cas_acq_rel_if(true, word, seen, last ? none : none + count);
-    if (before == seen) return last;
-    seen = before;
-  }
+  const std::uint64_t none = attention::no_count(p.tag);
+  const bool last = attention::count_up(word, none) == static_cast<std::uint64_t>(work.splits) - 1;
+  if (last) *word = none;
+  return last;
 }
 
-/// All splits of the sequence, in their order, by all warps of the last block.
+/// All splits of the sequence, in their order, by all warps of the last block: so many at a time
+/// that the latency of reading one is not paid for each.
 template <class S>
 GPU_FN void merge_splits(const Params& p, const Work& work) {
+  constexpr int kAtOnce = 16;
   constexpr int kSixteens = S::kHeadDim / 16;
   const std::int64_t first = static_cast<std::int64_t>(work.unit) * p.splits.value;
 #pragma unroll 1
@@ -176,10 +183,19 @@ GPU_FN void merge_splits(const Params& p, const Work& work) {
     if (!row.exists) continue;
     attention::RowState state;
     float4 sum = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
-#pragma unroll 16
-    for (int split = 0; split < work.splits; ++split) {
-      merge(state, sum, p.to.rows[(first + split) * S::kRows + in_tile],
-            p.to.o[place_of<S>(first + split, row_group, b, h)]);
+#pragma unroll 1
+    for (int split = 0; split < work.splits; split += kAtOnce) {
+      attention::RowState part[kAtOnce];
+      float4 part_o[kAtOnce];
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        part_o[j] = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+        if (split + j >= work.splits) continue;
+        const std::int64_t index = first + split + j;
+        part[j] = p.to.rows[index * S::kRows + in_tile];
+        part_o[j] = p.to.o[place_of<S>(index, row_group, b, h)];
+      }
+      merge(state, sum, part, part_o);
     }
     store(p, work, row, 16 * b + gpu::lane_idx() % 4 * 4, state, sum);
   }

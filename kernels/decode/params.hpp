@@ -13,10 +13,6 @@
 
 namespace fp8_sdpa::decode {
 
-/// Blocks count their arrivals at a KV head in words of the workspace: the plan's tag above this
-/// many bits of a count, attention/plan_tag.hpp.
-inline constexpr int kCountBits = 24;
-
 /// Partial results of KV splits, in the workspace: what the merge reads. Of split `split` of KV
 /// head `unit` (counted over the batch) the index is unit * splits + split.
 struct Splits {

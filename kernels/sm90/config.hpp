@@ -80,8 +80,4 @@ constexpr RegisterShares register_shares(const Config& config) {
 /// With Transpose::kOnceByBlocks, dims of a tile of V that are transposed at once: a unit.
 constexpr int unit_dims(int head_dim) { return head_dim < 128 ? head_dim : 128; }
 
-/// Bits of a word of UnitCounts (work.cuh) that count; what they count, units and claims that find
-/// none left, which are fewer than tile ranges, has an end: supports().
-inline constexpr int kUnitBits = 24;
-
 }  // namespace fp8_sdpa::sm90

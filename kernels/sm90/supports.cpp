@@ -62,7 +62,7 @@ Status check_sizes(const std::string& name, const Problem& p, const Config& conf
                        number(config.tile_n) + " keys");
   }
   // Tile ranges are as many as work tiles and a few a block.
-  constexpr std::int64_t kMaxUnits = (1 << kUnitBits) - (1 << 16);
+  constexpr std::int64_t kMaxUnits = (1 << attention::kCountBits) - (1 << 16);
   const std::int64_t units = kv_tiles * p.batch * p.heads_kv * (p.head_dim / unit_dims(p.head_dim));
   if (config.transposes_once() && units + tiles * p.batch * p.heads_q > kMaxUnits) {
     return unsupported(name + " serves at most " + number(kMaxUnits) + " units of V (" +

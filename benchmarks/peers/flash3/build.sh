@@ -33,27 +33,29 @@ export nvcc=${CUDACXX:-nvcc} objects=$out.d
 export flags="-O3 -std=c++17 --ftemplate-backtrace-limit=0 --expt-relaxed-constexpr --expt-extended-lambda
   --use_fast_math -lineinfo -Xcompiler -fPIC -gencode arch=compute_90a,code=sm_90a
   -DCUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED -DCUTLASS_ENABLE_GDC_FOR_SM90 -DCUTLASS_DEBUG_TRACE_LEVEL=0 -DNDEBUG
-  -DFLASHATTENTION_DISABLE_BACKWARD -DFLASHATTENTION_DISABLE_PAGEDKV -DFLASHATTENTION_DISABLE_APPENDKV
-  -DFLASHATTENTION_DISABLE_LOCAL -DFLASHATTENTION_DISABLE_SOFTCAP -DFLASHATTENTION_DISABLE_VARLEN
+  -DFLASHATTENTION_DISABLE_BACKWARD -DFLASHATTENTION_DISABLE_APPENDKV
+  -DFLASHATTENTION_DISABLE_LOCAL -DFLASHATTENTION_DISABLE_SOFTCAP
   -DFLASHATTENTION_DISABLE_FP16 -DFLASHATTENTION_DISABLE_HDIM96 -DFLASHATTENTION_DISABLE_HDIM192
   -DFLASHATTENTION_DISABLE_HDIMDIFF64 -DFLASHATTENTION_DISABLE_HDIMDIFF192 -DFLASHATTENTION_DISABLE_SM8x"
 export includes="-I$hopper -I$cutlass -I$here/../../.."
 export source_name=${FLASH3_SOURCE:-FlashAttention-3}
 
-# Every instance that the library calls: split kernels always pack the heads of a group.
-sources=("$here/flash3_library.cpp" "$hopper/flash_fwd_combine.cu")
+# Every instance that the library calls: split kernels, and those that gather pages, always pack the heads of a
+# group. Of those of pages alone sequences have lengths of their own.
+sources=("$here/flash3_library.cpp" "$hopper/flash_fwd_combine.cu" "$hopper/flash_prepare_scheduler.cu")
 for dim in 256 128 64; do
-  for kind in "" packgqa_ split_; do
+  for kind in "" packgqa_ split_ paged_ paged_split_; do
     sources+=("$hopper/instantiations/flash_fwd_hdim${dim}_e4m3_${kind}sm90.cu")
   done
 done
 
 compile() {
-  local object
+  local object lengths=-DFLASHATTENTION_DISABLE_VARLEN
+  [[ $1 != *paged* && $1 != *prepare* ]] || lengths=
   object=$objects/$(basename "$1").o
   [[ ! $object -nt $1 ]] || return 0
   # shellcheck disable=SC2086  # lists of words
-  $nvcc $flags $includes "-DFLASH3_SOURCE=\"$source_name\"" -c "$1" -o "$object.part"
+  $nvcc $flags $lengths $includes "-DFLASH3_SOURCE=\"$source_name\"" -c "$1" -o "$object.part"
   mv "$object.part" "$object"
   basename "$1"
 }

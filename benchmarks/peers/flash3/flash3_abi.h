@@ -7,7 +7,7 @@
 extern "C" {
 
 /// Grows with every change of this file.
-constexpr int kFlash3Abi = 1;
+constexpr int kFlash3Abi = 2;
 
 /// Strides in elements; a row's elements are side by side.
 struct Flash3Strides {
@@ -28,6 +28,11 @@ struct Flash3Problem {
   const float *q_descale, *k_descale, *v_descale;
   std::int64_t q_descale_strides[2], k_descale_strides[2], v_descale_strides[2];
   int never_split;  ///< 0: as many splits of the keys as its own heuristics say; 1: one
+  /// Null: K and V are as dense as Q. Else their batch axis is that of pages: seq_kv is max_pages *
+  /// page_size.
+  const std::int32_t* block_table;  ///< (batch, max_pages)
+  int pages, page_size, max_pages;
+  const std::int32_t* seqused_kv;  ///< (batch); null: all have seq_kv keys. Read by prepare too.
 };
 
 /// A problem with what a launch needs beside the tensors. On the current device.

@@ -41,9 +41,15 @@ struct Tile {
   int rows, keys;
 };
 
+/// Pages that TMA does not fetch.
+bool gathers_pages(const Flash_fwd_params& params) {
+  return params.page_table != nullptr && !params.pagedkv_tma;
+}
+
 Tile tile_of(const Flash_fwd_params& params) {
   const auto tile = tile_size_fwd_sm90(params.d_rounded, params.dv_rounded, params.is_causal,
-                                       /*is_local=*/false, /*element_size=*/1);
+                                       /*is_local=*/false, /*element_size=*/1,
+                                       /*v_colmajor=*/false, gathers_pages(params));
   return {std::get<0>(tile), std::get<1>(tile)};
 }
 
@@ -54,14 +60,23 @@ int splits_of(const Flash_fwd_params& params) {
   const Tile tile = tile_of(params);
   const int row_tiles = tiles(params.seqlen_q * (params.h / params.h_k), tile.rows);
   const int kv_head_bytes = params.seqlen_k * (params.d + params.dv);
-  return num_splits_heuristic(params.b * params.h_k * row_tiles, params.num_sm,
+  // Of sequences of lengths of their own it asks for the most that one may need.
+  const int sequences = params.seqused_k != nullptr ? 1 : params.b;
+  return num_splits_heuristic(sequences * params.h_k * row_tiles, params.num_sm,
                               tiles(params.seqlen_k, tile.keys), row_tiles, kv_head_bytes,
                               params.is_causal, kMostSplits);
 }
 
+/// As get_pagedkv_tma().
+bool fetches_pages(const Flash_fwd_params& params) {
+  if (params.page_table == nullptr) return false;
+  const Tile tile = tile_of(params);
+  return params.page_size % tile.keys == 0 && params.seqlen_q * (params.h / params.h_k) > tile.rows;
+}
+
 /// As get_pack_gqa().
 bool packs_gqa(const Flash_fwd_params& params) {
-  if (params.num_splits > 1) return true;
+  if (params.num_splits > 1 || gathers_pages(params)) return true;
   if (params.h == params.h_k) return false;
   return should_pack_gqa(/*varlen_q=*/false, params.seqlen_q, params.h / params.h_k,
                          tile_of(params).rows);
@@ -70,7 +85,13 @@ bool packs_gqa(const Flash_fwd_params& params) {
 template <int kDim>
 void run_forward(Flash_fwd_params& params, cudaStream_t stream) {
   using Element = cutlass::float_e4m3_t;
-  if (params.num_splits > 1) {
+  if (gathers_pages(params)) {
+    if (params.num_splits > 1) {
+      run_mha_fwd_<90, Element, kDim, kDim, true, true, false, true>(params, stream);
+    } else {
+      run_mha_fwd_<90, Element, kDim, kDim, false, true, false, true>(params, stream);
+    }
+  } else if (params.num_splits > 1) {
     run_mha_fwd_<90, Element, kDim, kDim, true, false, false, true>(params, stream);
   } else if (params.pack_gqa) {
     run_mha_fwd_<90, Element, kDim, kDim, false, false, false, true>(params, stream);
@@ -118,6 +139,7 @@ void set_tensors(const Flash3Problem& problem, Flash_fwd_params& params) {
 
 void set_sizes(const Flash3Problem& problem, Flash_fwd_params& params) {
   constexpr int kRound = 128;
+  const bool is_paged = problem.block_table != nullptr;
   params.b = params.b_k = problem.batch;
   params.h = problem.heads_q;
   params.h_k = problem.heads_kv;
@@ -128,13 +150,18 @@ void set_sizes(const Flash3Problem& problem, Flash_fwd_params& params) {
   params.total_q = problem.batch * problem.seq_q;
   params.total_k = problem.batch * problem.seq_kv;
   params.d = params.d_rounded = params.dv = params.dv_rounded = problem.head_dim;
-  params.page_size = 1;
+  params.page_table = const_cast<int*>(problem.block_table);
+  params.page_table_batch_stride = problem.max_pages;
+  params.page_size = is_paged ? problem.page_size : 1;
+  params.num_pages = is_paged ? problem.pages : 0;
+  params.seqused_k = const_cast<int*>(problem.seqused_kv);
   params.scale_softmax = problem.softmax_scale;
   params.p_dropout = params.rp_dropout = 1;
   params.p_dropout_in_uint8_t = 255;
   params.is_e4m3 = true;
-  // One row sees every key under either mask.
-  params.is_causal = problem.causal != 0 && problem.seq_q > 1;
+  // One row sees every key under either mask; paged, its tile of head_dim 128 is the causal one.
+  const bool is_causal_tile = problem.seq_q > 1 || (is_paged && problem.head_dim == 128);
+  params.is_causal = problem.causal != 0 && is_causal_tile;
   params.window_size_left = problem.seq_kv - 1;
   params.window_size_right = params.is_causal ? 0 : problem.seq_q - 1;
   params.varlen_sort_batches = true;
@@ -149,8 +176,8 @@ struct Flash3Plan {
 
   ~Flash3Plan() { static_cast<void>(cudaFree(memory)); }
 
-  /// One allocation: the semaphore of the causal kernels' tile scheduler, partial results of
-  /// splits, an LSE where the caller wants none.
+  /// One allocation: the semaphore of the tile scheduler, what is counted of each sequence (as
+  /// mha_fwd's scheduler_metadata), partial results of splits, an LSE where the caller wants none.
   const char* allocate(const Flash3Problem& problem) {
     constexpr std::size_t kAlignment = 256;
     const std::size_t rows = std::size_t{1} * problem.batch * problem.heads_q * problem.seq_q;
@@ -158,7 +185,10 @@ struct Flash3Plan {
     const auto up = [](std::size_t bytes) {
       return (bytes + kAlignment - 1) / kAlignment * kAlignment;
     };
-    const std::size_t lse = kAlignment;
+    constexpr int kBatchRound = 4;
+    constexpr int kCounts = 4;
+    const int batch = tiles(params.b, kBatchRound) * kBatchRound;
+    const std::size_t lse = kAlignment + up(std::size_t{kCounts} * batch * sizeof(int));
     const std::size_t lse_parts = lse + (problem.lse == nullptr ? up(rows * sizeof(float)) : 0);
     const std::size_t o_parts = lse_parts + up(parts * rows * sizeof(float));
     const std::size_t end = o_parts + parts * rows * problem.head_dim * sizeof(float);
@@ -167,8 +197,15 @@ struct Flash3Plan {
     memory = static_cast<char*>(allocated);
     params.softmax_lse_ptr =
         problem.lse != nullptr ? static_cast<void*>(problem.lse) : memory + lse;
-    if (params.is_causal && params.num_splits == 1) {
+    if (params.seqused_k != nullptr || (params.is_causal && params.num_splits == 1)) {
       params.tile_count_semaphore = reinterpret_cast<int*>(memory);
+    }
+    if (params.seqused_k != nullptr) {
+      params.num_splits_dynamic_ptr = reinterpret_cast<int*>(memory + kAlignment);
+      params.num_m_blocks_ptr = params.num_splits_dynamic_ptr + batch;
+      params.varlen_batch_idx_ptr = params.num_m_blocks_ptr + batch;
+      params.num_nheads_in_l2_ptr =
+          params.head_swizzle ? params.varlen_batch_idx_ptr + batch : nullptr;
     }
     if (parts == 0) return nullptr;
     params.softmax_lseaccum_ptr = memory + lse_parts;
@@ -185,6 +222,16 @@ struct Flash3Plan {
 };
 
 namespace {
+
+/// As get_scheduler_metadata(): a server asks once a step, for all layers.
+const char* count_work(Flash_fwd_params& params) {
+  if (params.seqused_k == nullptr) return nullptr;
+  const Tile tile = tile_of(params);
+  prepare_varlen_num_blocks(params, /*stream=*/nullptr, params.pack_gqa, tile.rows, tile.keys,
+                            /*enable_pdl=*/false);
+  params.skip_scheduler_metadata_computation = true;
+  return check(cudaDeviceSynchronize(), "its scheduler");
+}
 
 const char* prepare(const Flash3Problem* problem, Flash3Plan** out) {
   const int dim = problem->head_dim;
@@ -203,9 +250,11 @@ const char* prepare(const Flash3Problem* problem, Flash3Plan** out) {
   set_sizes(*problem, params);
   params.arch = properties.major * 10 + properties.minor;
   params.num_sm = properties.multiProcessorCount;
+  params.pagedkv_tma = fetches_pages(params);
   params.num_splits = problem->never_split != 0 ? 1 : splits_of(params);
   params.pack_gqa = packs_gqa(params);
   if (const char* error = plan->allocate(*problem)) return error;
+  if (const char* error = count_work(params)) return error;
   *out = plan.release();
   return nullptr;
 }

@@ -14,27 +14,11 @@
 // the plan's next launch.
 #pragma once
 
+#include "attention/tagged_count.hpp"
 #include "sm90/load/loads.cuh"
 #include "sm90/load/transpose_values.cuh"
 
 namespace fp8_sdpa::sm90 {
-
-/// The count of a word of UnitCounts before 1 was added, which found `before` there. A word that
-/// had no tag becomes a count first, and 1 is added anew.
-GPU_FN std::uint64_t counted(const Params& p, std::uint64_t* word, std::uint64_t before) {
-  const std::uint64_t none = no_units(p);
-  const auto is_count = [&](std::uint64_t x) { return (x - none) >> kUnitBits == 0; };
-  if (is_count(before)) return before - none;
-  for (std::uint64_t seen = before + 1; !is_count(seen);) {
-    const std::uint64_t found = gpu::atomic_cas_acq_rel_if(true, word, seen, none);
-    seen = found == seen ? none : found;
-  }
-  return gpu::atomic_add_acq_rel(word, 1) - none;
-}
-/// Adds 1 to a word of UnitCounts and returns its count before.
-GPU_FN std::uint64_t count_up(const Params& p, std::uint64_t* word) {
-  return counted(p, word, gpu::atomic_add_acq_rel(word, 1));
-}
 
 /// One of the warps that transpose V for all.
 template <class T>
@@ -101,7 +85,7 @@ struct UnitTransposer {
     static_assert(T::kTransposers == 3);
     if (warp == 0 || gpu::lane_idx() != 0) return;
     const int tile = unit.batch_head * tiles_of_keys<T>(p) + unit.tile;
-    count_up(p, warp == 1 ? p.units.transposed + tile : p.units.all);
+    attention::count_up(warp == 1 ? p.units.transposed + tile : p.units.all, no_units(p));
   }
 
   /// When this warp counts no unit any more, and, for the first one, the loader waits for none. The
@@ -110,7 +94,8 @@ struct UnitTransposer {
     int last = 0;
     if (gpu::lane_idx() == 0) {
       if (warp == 0) gpu::mbarrier_wait(sm.all_loaded(), full_parity<1>(0));
-      last = count_up(p, p.units.left) + 1 == std::uint64_t{T::kTransposers} * gpu::grid_dim().x;
+      last = attention::count_up(p.units.left, no_units(p)) + 1 ==
+             std::uint64_t{T::kTransposers} * gpu::grid_dim().x;
     }
     if (gpu::shfl(last, 0) == 0) return;
     gpu::sync_warp();  // what lane 0 has acquired, all have
@@ -149,7 +134,8 @@ struct UnitTransposer {
     const int tiles = tiles_of_keys<T>(p);
     // Relaxed: a claim tells nothing, and would wait for the stores of the unit before.
     std::uint64_t* const word = p.units.claimed + batch_head;
-    const int nth = static_cast<int>(counted(p, word, gpu::atomic_add_relaxed(word, 1)));
+    const int nth =
+        static_cast<int>(attention::counted(word, no_units(p), gpu::atomic_add_relaxed(word, 1)));
     if (nth >= tiles * T::kUnits) return false;
     const int tile = nth / T::kUnits;
     const int pass = attention::quotient(batch_head * p.group.value, p.pass_heads);

@@ -10,6 +10,7 @@
 
 #include "attention/divisor.hpp"
 #include "attention/head_view.hpp"
+#include "attention/tagged_count.hpp"
 #include "fp8_sdpa/problem.hpp"
 #include "gpu/hopper.hpp"
 #include "sm90/work/schedule.hpp"
@@ -97,7 +98,7 @@ GPU_SHARED_FN int key_limit(const Params& p, int row) {
 /// Whether the lengths of a pass's work tiles fall, under the causal mask.
 GPU_SHARED_FN bool lengths_fall(const Params& p, int pass) { return (p.passes - pass) % 2 != 0; }
 /// What such a word holds that counts nothing: the plan's tag.
-GPU_FN std::uint64_t no_units(const Params& p) { return p.plan_tag << kUnitBits; }
+GPU_FN std::uint64_t no_units(const Params& p) { return attention::no_count(p.plan_tag); }
 /// The (batch, head) of a work tile, counted over both, and its tile of query rows.
 struct WorkTilePlace {
   int batch_head, tile;
