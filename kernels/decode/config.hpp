@@ -11,8 +11,15 @@ inline constexpr int kWarpRows = 16;
 /// Warps that share keys: one, or as many as kMaxRows rows take.
 inline constexpr int kMaxRowGroups = kMaxRows / kWarpRows;
 constexpr int row_groups(int rows) { return rows <= kWarpRows ? 1 : kMaxRowGroups; }
+/// Of a block with so many row groups: key groups, warps, and how many a multiprocessor has room
+/// for.
+constexpr int key_groups(int row_groups) { return row_groups == 1 ? 4 : 2; }
+constexpr int warps(int row_groups) { return row_groups * key_groups(row_groups); }
+constexpr int blocks_at_once(int row_groups) { return row_groups == 1 ? 2 : 1; }
 /// A split is a multiple of so many keys, which every tile divides.
 inline constexpr int kSplitMultiple = 128;
+/// Of a sequence: more are not tried.
+inline constexpr int kMaxSplits = 512;
 
 /// Named as the variant: the name is in the kernel's mangled symbol, where the compiler's resource
 /// report and the profiler show it.
@@ -31,9 +38,9 @@ struct TileShape {
   static constexpr int kHeadDim = kDim;
   static constexpr int kRowGroups = kGroups;
   static constexpr int kRows = kRowGroups * kWarpRows;
-  static constexpr int kKeyGroups = kRowGroups == 1 ? 4 : 2;
-  static constexpr int kWarps = kRowGroups * kKeyGroups;
-  static constexpr int kMinBlocks = kRowGroups == 1 ? 2 : 1;
+  static constexpr int kKeyGroups = key_groups(kRowGroups);
+  static constexpr int kWarps = warps(kRowGroups);
+  static constexpr int kMinBlocks = blocks_at_once(kRowGroups);
   static constexpr int kWarpKeys = kHeadDim == 256 ? 16 : 32;
   static constexpr int kTileN = kKeyGroups * kWarpKeys;  ///< keys of a step
   /// Whose copies a thread starts together: their addresses take registers, of which O at head_dim

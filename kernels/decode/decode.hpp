@@ -13,11 +13,6 @@ namespace fp8_sdpa::decode {
 /// row-major V, sm_80 and newer. Serves Ragged and Pages.
 Status supports(const Problem& problem, const Device& device);
 
-/// Keys of a split. Blocks that run side by side should end together: where there are few KV heads
-/// every multiprocessor takes its blocks once, where there are many each takes many. Splits are
-/// never of fewer keys than make up for their merge.
-int split_keys(const Problem& problem, int multiprocessors, const PlanOptions& options);
-
 /// Predicted on an sm_90: variant_impl.hpp.
 double predicted_us(const Problem& problem, int sm_count, const PlanOptions& options);
 

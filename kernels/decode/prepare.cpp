@@ -1,8 +1,11 @@
-// How the keys are cut, once per plan.
-#include <algorithm>
+// The kernel's arguments, grid and workspace, once per plan.
+#include <climits>
 #include <cstddef>
+#include <limits>
+#include <string>
 
 #include "attention/plan_tag.hpp"
+#include "decode/cost_model.hpp"
 #include "decode/decode.hpp"
 #include "decode/params.hpp"
 #include "dispatch/plan_state.hpp"
@@ -47,33 +50,33 @@ Params params_of(const Problem& p, int keys_of_split) {
   return params;
 }
 
+int keys_of_split(const Problem& problem, const Device& device, const PlanOptions& options) {
+  if (device.backend == Backend::kDevice) return split_keys(problem, device.sm_count, options);
+  // On the host executor, whose speed nobody asks about, small problems have several splits too.
+  constexpr int kHostSplit = 256;
+  if (options.no_workspace || options.batch_invariant) return split_keys(problem, 1, options);
+  return kHostSplit;
+}
+
 }  // namespace
 
-int split_keys(const Problem& p, int multiprocessors, const PlanOptions& options) {
-  constexpr std::int64_t kLeast = 256;
-  constexpr std::int64_t kInvariant = 1024;
-  constexpr int kBlocksAtOnce = 2;
-  constexpr int kRounds = 8;
-  const auto up = [](std::int64_t x, std::int64_t y) { return (x + y - 1) / y; };
-  if (options.no_workspace) return static_cast<int>(up(p.seq_kv, kSplitMultiple) * kSplitMultiple);
-  if (options.batch_invariant) return kInvariant;
-  const std::int64_t units = std::int64_t{p.batch} * p.heads_kv;
-  const std::int64_t slots = std::int64_t{multiprocessors} * kBlocksAtOnce;
-  const std::int64_t splits = units * 2 <= slots ? slots / units : up(slots * kRounds, units);
-  const std::int64_t keys = std::max(up(p.seq_kv, splits), kLeast);
-  return static_cast<int>(up(keys, kSplitMultiple) * kSplitMultiple);
+double predicted_us(const Problem& p, int sm_count, const PlanOptions& options) {
+  if (p.seq_q * (p.heads_q / p.heads_kv) > kMaxRows) return std::numeric_limits<double>::infinity();
+  return us_in_splits(p, sm_count, split_keys(p, sm_count, options));
 }
 
 Status prepare(const Problem& problem, const Device& device, const PlanOptions& options,
                detail::PlanState& state) {
-  // On the host executor few, so that small problems too have sequences of several splits.
-  constexpr int kHostMultiprocessors = 4;
-  const int multiprocessors =
-      device.backend == Backend::kDevice ? device.sm_count : kHostMultiprocessors;
   Prepared prepared{};
-  prepared.params = params_of(problem, split_keys(problem, multiprocessors, options));
+  prepared.params = params_of(problem, keys_of_split(problem, device, options));
   const int units = problem.batch * problem.heads_kv;
   const int splits = prepared.params.splits.value;
+  constexpr int kMaxBlocks = INT_MAX;
+  if (splits > kMaxBlocks / units) {
+    return unsupported("decode_split_kv serves at most " + std::to_string(kMaxBlocks) +
+                       " splits of KV heads, not " + std::to_string(units) + " * " +
+                       std::to_string(splits) + "; without batch_invariant there are fewer");
+  }
   prepared.input = problem.q.dtype;
   prepared.blocks = units * splits;
   if (splits > 1) {

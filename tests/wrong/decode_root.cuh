@@ -161,7 +161,7 @@ inline Status plan_and_launch(const Problem& problem, const gpu::Queue& queue) {
   if (tests::output_of(problem) != output || paged.fault != 0) {
     return {StatusCode::kExecutorError, "pages change the output"};
   }
-  return plan_and_run(paged.problem, {}, queue);
+  return plan_and_run(paged.problem, {.no_workspace = true}, queue);
 }
 
 }  // namespace fp8_sdpa::decode

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "decode/cost_model.hpp"
 #include "decode/decode.hpp"
 #include "dispatch/check_problem.hpp"
 #include "dispatch/variant.hpp"
@@ -225,22 +226,56 @@ TEST(DecodeLimits, Formats) {
 }
 
 // Of 132 multiprocessors: once round where there are few KV heads, else eight times.
-TEST(DecodeSplits, AreSharedOutToAllMultiprocessors) {
+// The cost model itself, of 132 multiprocessors. Who fits it anew writes other numbers here.
+TEST(DecodeSplits, AreThoseOfTheCostModel) {
   struct Cut {
-    int batch, heads_kv;
-    std::int64_t keys;
+    int batch, heads_q, heads_kv;
+    std::int64_t seq_q, keys;
+    int head_dim;
+    bool ragged;
     int split;
+    double us;
   };
+  const std::int32_t lengths[] = {0};
   for (const Cut& cut :
-       {Cut{1, 1, 131072, 512}, Cut{1, 8, 131072, 3968 + 128}, Cut{1, 8, 2048, 256},
-        Cut{1, 1, 1, 256}, Cut{16, 8, 32768, 16384}, Cut{17, 8, 32768, 2048},
-        Cut{128, 8, 8192, 2816}, Cut{1024, 8, 300, 384}}) {
-    const Problem p = made_up(cut.batch, cut.heads_kv, cut.heads_kv, 1, cut.keys, 64);
-    EXPECT_EQ(decode::split_keys(p, 132, {}), cut.split)
-        << cut.batch << " x " << cut.heads_kv << " x " << cut.keys;
-    EXPECT_EQ(decode::split_keys(p, 132, {.batch_invariant = true}), 1024);
-    EXPECT_EQ(decode::split_keys(p, 132, {.no_workspace = true}), (cut.keys + 127) / 128 * 128);
+       {Cut{1, 1, 1, 1, 131072, 64, false, 1024, 14.90},
+        Cut{1, 8, 8, 1, 131072, 128, false, 4096, 70.99},
+        Cut{1, 64, 8, 1, 2048, 128, false, 128, 6.36},
+        Cut{16, 64, 8, 1, 32768, 64, false, 32768, 203.08},
+        Cut{17, 128, 8, 1, 32768, 256, false, 2560, 689.82},
+        Cut{33, 16, 8, 8, 5000, 128, false, 5120, 82.20},
+        Cut{7, 16, 8, 9, 5000, 128, false, 2560, 61.32},
+        Cut{3, 32, 2, 4, 9000, 64, false, 512, 15.36},
+        Cut{3, 32, 2, 2, 9000, 256, false, 512, 43.90},
+        Cut{128, 64, 8, 1, 8192, 128, false, 8192, 526.63},
+        Cut{128, 64, 8, 1, 8192, 128, true, 2048, 567.56},
+        Cut{128, 64, 8, 1, 300, 128, true, 384, 31.18}, Cut{1, 1, 1, 1, 1, 64, false, 128, 3.21},
+        Cut{1, 1, 1, 1, 128, 64, false, 128, 3.98}, Cut{1, 1, 1, 1, 129, 64, false, 256, 3.99}}) {
+    Problem p = made_up(cut.batch, cut.heads_q, cut.heads_kv, cut.seq_q, cut.keys, cut.head_dim);
+    if (cut.ragged) p.ragged.seqused_kv = lengths;
+    const std::string name = std::to_string(cut.batch) + " x " + std::to_string(cut.keys);
+    EXPECT_EQ(decode::split_keys(p, 132, {}), cut.split) << name;
+    EXPECT_NEAR(decode::predicted_us(p, 132, {}), cut.us, 0.005) << name;
+    EXPECT_EQ(decode::split_keys(p, 132, {.batch_invariant = true}), 1024) << name;
+    EXPECT_EQ(decode::split_keys(p, 132, {.no_workspace = true}), (cut.keys + 127) / 128 * 128)
+        << name;
   }
+  const Problem many_rows = made_up(1, 65, 1, 1, 64, 64);
+  EXPECT_EQ(decode::predicted_us(many_rows, 132, {}), std::numeric_limits<double>::infinity());
+}
+
+// Memory that an int cannot count the splits of: one KV head's, for all.
+TEST(DecodeSplits, AreNoMoreThanAGridHas) {
+  Problem p = made_up(1 << 10, 1 << 10, 1 << 10, 1, 1 << 21, 64);
+  p.softmax_scale = 0.1F;
+  for (Tensor* tensor : {&p.k, &p.v}) tensor->stride_batch = tensor->stride_head = 0;
+  const Variant* variant = *find_variant("decode_split_kv");
+  const auto refused = plan(p, host_executor(), variant, {.batch_invariant = true});
+  EXPECT_EQ(refused.status().message(),
+            "decode_split_kv serves at most 2147483647 splits of KV heads, not 1048576 * 2048; "
+            "without batch_invariant there are fewer");
+  p.seq_kv -= 1024;
+  EXPECT_TRUE(plan(p, host_executor(), variant, {.batch_invariant = true}).ok());
 }
 
 // A part of 16 rows, or of 64: O in fp32, m and l; and a word for each KV head.

@@ -72,7 +72,7 @@ TEST(Choose, OnHopperTheFastestPredictedIsTaken) {
 }
 
 TEST(Choose, WhatOneFamilyAloneServesGoesThere) {
-  for (const std::int64_t seq : {1, 32, 512, 8192}) {
+  for (const std::int64_t seq : {65, 512, 8192}) {  // more rows than decode has
     for (const int head_dim : {128, 256}) {
       EXPECT_EQ(chosen(problem_of({1, 2, seq, head_dim}))->family, Family::kSm90);
     }
@@ -296,6 +296,27 @@ TEST(Choose, PredictionsAreNearWhatWasMeasured) {
     }
     EXPECT_NEAR(best, measured.us, kWithin * measured.us) << measured.sizes.seq;
   }
+}
+
+// A step of a server: 64 query heads on 8 KV heads, a query or two of each sequence. One long
+// sequence of few heads goes to the kernels that have more rows at once.
+TEST(Choose, FewQueriesOnManyKeysAreDecodes) {
+  const auto taken = [](int batch, int heads_kv, std::int64_t seq_q, std::int64_t keys, int dim) {
+    Problem p = problem_of({batch, heads_kv, keys, dim});
+    p.heads_q = 8 * heads_kv;
+    p.seq_q = seq_q;
+    p.q.stride_seq = p.o.stride_seq = dim;
+    p.q.stride_head = p.o.stride_head = seq_q * dim;
+    p.q.stride_batch = p.o.stride_batch = p.heads_q * seq_q * dim;
+    return chosen(p)->family;
+  };
+  for (const int dim : {64, 128, 256}) {
+    EXPECT_EQ(taken(128, 8, 1, 8192, dim), Family::kDecode) << dim;
+    EXPECT_EQ(taken(1, 8, 1, 2048, dim), Family::kDecode) << dim;
+    EXPECT_EQ(taken(32, 8, 2, 4096, dim), Family::kDecode) << dim;
+    EXPECT_EQ(taken(32, 8, 128, 4096, dim), Family::kSm90) << dim;
+  }
+  EXPECT_EQ(taken(1, 1, 8, 65536, 128), Family::kSm90);
 }
 
 TEST(Choose, OnOtherDevicesSm80IsTakenWhereItServes) {

@@ -1,0 +1,88 @@
+// How long a launch takes on an sm_90, and with that how the keys are cut: as is predicted to be
+// fastest. Fitted to 324 problems drawn at random, each cut in some twelve ways, on an H100, and to
+// the rates at which an H200 reads (JOURNAL.md, section 3): microseconds, launches behind one
+// another in a graph.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "decode/config.hpp"
+#include "fp8_sdpa/plan.hpp"
+#include "fp8_sdpa/problem.hpp"
+
+namespace fp8_sdpa::decode {
+
+constexpr std::int64_t up(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
+
+/// A block that has its multiprocessor alone takes `block` and `key` for each of its keys; where
+/// the multiprocessor has n blocks, it takes n * `share` a key for all of them, if that is more.
+struct Costs {
+  int head_dim, row_groups;
+  double block, key, share;
+};
+inline constexpr Costs kCosts[] = {
+    {64, 1, 1.9, 0.0049, 0.0061},  {64, kMaxRowGroups, 2.6, 0.0064, 0.0158},
+    {128, 1, 1.9, 0.0099, 0.0079}, {128, kMaxRowGroups, 4.2, 0.0128, 0.0213},
+    {256, 1, 3.5, 0.0269, 0.0184}, {256, kMaxRowGroups, 5.3, 0.0256, 0.0506},
+};
+inline constexpr double kLaunch = 1.3;
+inline constexpr double kMerge = 0.7;
+inline constexpr double kMergeValue = 2.9e-4;  ///< of each split's O, on each warp
+
+inline const Costs& costs_of(const Problem& p, int groups) {
+  return *std::ranges::find_if(kCosts, [&](const Costs& costs) {
+    return costs.head_dim == p.head_dim && costs.row_groups == groups;
+  });
+}
+
+/// In splits of `keys`.
+inline double us_in_splits(const Problem& p, int sm_count, std::int64_t keys) {
+  const auto rows = static_cast<int>(p.seq_q * (p.heads_q / p.heads_kv));
+  const int groups = row_groups(rows);
+  const Costs& costs = costs_of(p, groups);
+  const auto turn = [&](std::int64_t blocks) {  // so many on one multiprocessor
+    const double key = std::max(costs.key, static_cast<double>(blocks) * costs.share);
+    return costs.block + static_cast<double>(std::min(keys, p.seq_kv)) * key;
+  };
+  const std::int64_t at_once = blocks_at_once(groups);
+  const std::int64_t splits = up(p.seq_kv, keys);
+  const std::int64_t blocks = std::int64_t{p.batch} * p.heads_kv * splits;
+  const std::int64_t slots = sm_count * at_once;
+  const std::int64_t left = blocks % slots;
+  double us = kLaunch + static_cast<double>(blocks / slots) * turn(at_once);
+  if (left > 0) us += turn(up(left, sm_count));
+  // Of sequences of different lengths the blocks do not end together.
+  if (p.ragged.seqused_kv != nullptr) us += turn(at_once) / 2;
+  if (splits > 1) {
+    constexpr int kHalfTile = kWarpRows / 2;  // the upper half of a tile may have no rows
+    const int merged = groups > 1 ? kMaxRows : rows > kHalfTile ? kWarpRows : kHalfTile;
+    const double values = double{1} * merged * p.head_dim / warps(groups);
+    us += kMerge + kMergeValue * values * static_cast<double>(splits);
+  }
+  return us;
+}
+
+/// Keys of a split: as many as are predicted to be fastest; with no_workspace all, with
+/// batch_invariant always as many.
+inline int split_keys(const Problem& p, int sm_count, const PlanOptions& options) {
+  constexpr std::int64_t kInvariant = 1024;
+  const auto keys_of = [&](std::int64_t splits) {
+    return up(up(std::max<std::int64_t>(p.seq_kv, 1), splits), kSplitMultiple) * kSplitMultiple;
+  };
+  std::int64_t best = keys_of(1);
+  if (options.no_workspace) return static_cast<int>(best);
+  if (options.batch_invariant) return kInvariant;
+  double best_us = us_in_splits(p, sm_count, best);
+  const std::int64_t most = std::min(up(p.seq_kv, kSplitMultiple), std::int64_t{kMaxSplits});
+  for (std::int64_t splits = 2; splits <= most; splits += 1 + splits / 16) {
+    const std::int64_t keys = keys_of(splits);
+    const double us = us_in_splits(p, sm_count, keys);
+    if (us >= best_us) continue;
+    best = keys;
+    best_us = us;
+  }
+  return static_cast<int>(best);
+}
+
+}  // namespace fp8_sdpa::decode
