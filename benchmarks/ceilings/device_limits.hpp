@@ -63,6 +63,9 @@ using StreamWork = std::function<Status(CUstream_st*)>;
 /// `samples` times of `work` between two CUDA events, in microseconds, after three launches.
 Result<std::vector<double>> time_work(const StreamWork& work, int samples);
 
+/// Bytes read by a kernel that does nothing else.
+Result<MeasuredLimit> measure_read(const Device& device, int samples);
+
 /// Measures every device limit on a CUDA device. What cannot be measured is left out with a reason;
 /// a Status means that the device itself failed, or is none.
 Result<MeasuredLimits> measure_limits(const Device& device, int samples);

@@ -1,6 +1,7 @@
 // The kernels that device limits are measured with, as launches.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "fp8_sdpa/status.hpp"
@@ -34,6 +35,13 @@ constexpr double instruction_count(const Saturation& size) {
 /// longest; `sink` (device memory, one value) is where results would go.
 Status launch_saturation(Instruction instruction, const Saturation& size, long long* cycles,
                          float* sink, CUstream_st* stream);
+
+/// Bytes of a load.
+inline constexpr std::size_t kReadMultiple = 16;
+/// Launches a kernel that reads `bytes`, a multiple of that, from every multiprocessor. `sink`
+/// (device memory, one value) is where what it read would go.
+Status launch_read(const void* from, std::size_t bytes, int sm_count, float* sink,
+                   CUstream_st* stream);
 
 /// Launches a kernel of one thread that does nothing.
 Status launch_empty(CUstream_st* stream);

@@ -70,13 +70,20 @@ Status measure_instructions(const Device& device, int samples, MeasuredLimits& c
   return {};
 }
 
-Status measure_copy(const Device& device, int samples, MeasuredLimits& ceilings) {
+/// As much memory as is wanted, or a quarter of what is free.
+Result<std::size_t> bytes_to_move() {
   constexpr std::size_t kWanted = std::size_t{1} << 30;
   constexpr std::size_t kShareOfFree = 4;
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes));
-  const std::size_t bytes = std::min(kWanted, free_bytes / kShareOfFree);
+  return std::min(kWanted, free_bytes / kShareOfFree);
+}
+
+Status measure_copy(const Device& device, int samples, MeasuredLimits& ceilings) {
+  const auto wanted = bytes_to_move();
+  if (!wanted.ok()) return wanted.status();
+  const std::size_t bytes = *wanted;
   auto from = reference::allocate(device, bytes, "the copy's source");
   if (!from.ok()) return from.status();
   auto to = reference::allocate(device, bytes, "the copy's destination");
@@ -143,6 +150,28 @@ Result<std::vector<double>> time_work(const StreamWork& work, int samples) {
   return times;
 }
 
+Result<MeasuredLimit> measure_read(const Device& device, int samples) {
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaSetDevice(device.index));
+  const auto wanted = bytes_to_move();
+  if (!wanted.ok()) return wanted.status();
+  const std::size_t bytes = *wanted / kReadMultiple * kReadMultiple;
+  auto from = reference::allocate(device, bytes, "what is read");
+  if (!from.ok()) return from.status();
+  auto sink = reference::allocate(device, sizeof(float), "the sink");
+  if (!sink.ok()) return sink.status();
+  auto times = time_work(
+      [&](CUstream_st* stream) {
+        return launch_read((*from)->data(), bytes, device.sm_count,
+                           static_cast<float*>((*sink)->data()), stream);
+      },
+      samples);
+  if (!times.ok()) return times.status();
+  return MeasuredLimit{
+      "read",
+      "16 bytes a load, eight loads in flight a thread, " + std::to_string(bytes >> 20U) + " MiB",
+      LimitUnit::kBytesPerSecond, static_cast<double>(bytes), std::move(*times)};
+}
+
 Result<MeasuredLimits> measure_limits(const Device& device, int samples) {
   if (device.backend != Backend::kDevice) {
     return unsupported("the host executor's speed is no limit of a GPU");
@@ -151,6 +180,9 @@ Result<MeasuredLimits> measure_limits(const Device& device, int samples) {
   MeasuredLimits ceilings;
   measure_matrix_multiplies(samples, ceilings);
   if (Status s = measure_copy(device, samples, ceilings); !s.ok()) return s;
+  auto read = measure_read(device, samples);
+  if (!read.ok()) return read.status();
+  ceilings.measured.push_back(std::move(*read));
   if (Status s = measure_instructions(device, samples, ceilings); !s.ok()) return s;
   add({"empty_launch", "an empty kernel between two CUDA events", LimitUnit::kMicroseconds, 1},
       time_work(launch_empty, samples), ceilings);
@@ -161,6 +193,9 @@ Result<MeasuredLimits> measure_limits(const Device& device, int samples) {
 #else
 
 Result<std::vector<double>> time_work(const StreamWork&, int) {
+  return unsupported("this build has no device code");
+}
+Result<MeasuredLimit> measure_read(const Device&, int) {
   return unsupported("this build has no device code");
 }
 Result<MeasuredLimits> measure_limits(const Device&, int) {

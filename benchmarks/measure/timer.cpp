@@ -47,7 +47,10 @@ struct LaunchTimer::Impl {
     stream.reset(raw);
     if (Status status = make_event(start); !status.ok()) return status;
     if (Status status = make_event(stop); !status.ok()) return status;
-    if (function) return make_hold();
+    if (function) {
+      return method == Method::kGraphWarm ? capture(stream, kGraphLaunches, function, graph)
+                                          : make_hold();
+    }
     auto space = reference::Workspace::make(plan);
     if (!space.ok()) return space.status();
     workspace = std::move(*space);
@@ -128,9 +131,9 @@ Result<LaunchTimer> LaunchTimer::make(const Plan& plan, Method method) {
   return LaunchTimer(std::move(impl));
 }
 
-Result<LaunchTimer> LaunchTimer::make(std::function<Status(CUstream_st*)> launch) {
+Result<LaunchTimer> LaunchTimer::make(std::function<Status(CUstream_st*)> launch, Method method) {
   auto impl = std::make_unique<Impl>();
-  impl->method = Method::kQueuedWarm;
+  impl->method = method;
   impl->function = std::move(launch);
   if (Status status = impl->set_up(); !status.ok()) return status;
   return LaunchTimer(std::move(impl));
@@ -169,7 +172,7 @@ struct LaunchTimer::Impl {};
 Result<LaunchTimer> LaunchTimer::make(const Plan&, Method) {
   return unsupported("this build has no device code: nvcc was not found when it was configured");
 }
-Result<LaunchTimer> LaunchTimer::make(std::function<Status(CUstream_st*)>) {
+Result<LaunchTimer> LaunchTimer::make(std::function<Status(CUstream_st*)>, Method) {
   return unsupported("this build has no device code: nvcc was not found when it was configured");
 }
 Status LaunchTimer::warm_up(int) { return unsupported("this build has no device code"); }

@@ -31,8 +31,9 @@ class LaunchTimer {
  public:
   /// kUnsupported in a build without device code or for a plan of the host executor.
   static Result<LaunchTimer> make(const Plan& plan, Method method);
-  /// Times whatever a function puts on the stream, by Method::kQueuedWarm.
-  static Result<LaunchTimer> make(std::function<Status(CUstream_st* stream)> launch);
+  /// Times whatever a function puts on the stream, by Method::kQueuedWarm or kGraphWarm.
+  static Result<LaunchTimer> make(std::function<Status(CUstream_st* stream)> launch,
+                                  Method method = Method::kQueuedWarm);
 
   LaunchTimer(LaunchTimer&&) noexcept;
   LaunchTimer& operator=(LaunchTimer&&) noexcept;

@@ -41,7 +41,7 @@ cd / && expect 2 "unknown command 'x'" "$sdpa" x
 
 # Help neither builds nor installs: with nothing on PATH but what prints it.
 for tool in awk bash dirname nproc readlink; do ln -s "$(command -v "$tool")" "$work/bin/$tool"; done
-for verb in run test wheel mutate bench validate compare elite profile timeline report peers sweep measure ceilings; do
+for verb in run test wheel mutate bench validate compare elite profile timeline report peers serving sweep measure ceilings; do
   expect 0 "Usage: ./sdpa $verb" env PATH="$work/bin" "$sdpa" "$verb" --help
   expect 0 "Usage: ./sdpa $verb" env PATH="$work/bin" "$sdpa" "$verb" x --no-build -h
 done

@@ -55,6 +55,9 @@ Status supports(const Problem& problem, const Device& device) {
                        std::to_string(problem.head_dim));
   }
   if (!rows_are_contiguous(problem)) return unsupported("this peer is given row-major V alone");
+  if (problem.ragged.seqused_kv != nullptr && problem.pages.block_table == nullptr) {
+    return unsupported("it is built without lengths of dense tensors");
+  }
   if (problem.batch * problem.seq_q > kMost || problem.batch * problem.seq_kv > kMost) {
     return unsupported("its sizes are 32-bit numbers");
   }
@@ -69,11 +72,15 @@ Flash3Problem as_flash3(const Problem& problem, bool never_split) {
   const std::int64_t heads_kv = problem.heads_kv;
   // Of a group of query heads, which have one scale (SampledCase), the first one's.
   const std::int64_t group = problem.heads_q / heads_kv;
+  const Pages& pages = problem.pages;
+  const std::int64_t seq_kv = pages.block_table == nullptr
+                                  ? problem.seq_kv
+                                  : std::int64_t{pages.max_pages} * pages.page_size;
   return {problem.batch,
           problem.heads_q,
           problem.heads_kv,
           static_cast<int>(problem.seq_q),
-          static_cast<int>(problem.seq_kv),
+          static_cast<int>(seq_kv),
           problem.head_dim,
           problem.mask == Mask::kCausal ? 1 : 0,
           problem.softmax_scale,
@@ -92,7 +99,12 @@ Flash3Problem as_flash3(const Problem& problem, bool never_split) {
           {problem.heads_q, group},
           {heads_kv, 1},
           {heads_kv, 1},
-          never_split ? 1 : 0};
+          never_split ? 1 : 0,
+          pages.block_table,
+          pages.pages,
+          pages.page_size,
+          pages.max_pages,
+          problem.ragged.seqused_kv};
 }
 
 Result<Flash3Owned> make_plan(const Problem& problem, bool never_split) {
@@ -126,8 +138,11 @@ Status launch(const detail::PlanState& state, void* /*workspace*/, const gpu::Qu
 
 double output_scale(const Plan& /*plan*/) { return 1.0; }
 
-constexpr detail::VariantImpl kImpl{supports, {nullptr, prepare<false>, launch}, {}, nullptr};
-constexpr detail::VariantImpl kNoSplitImpl{supports, {nullptr, prepare<true>, launch}, {}, nullptr};
+constexpr bool kServesCaches = true;
+constexpr detail::VariantImpl kImpl{
+    supports, {nullptr, prepare<false>, launch}, {}, nullptr, kServesCaches};
+constexpr detail::VariantImpl kNoSplitImpl{
+    supports, {nullptr, prepare<true>, launch}, {}, nullptr, kServesCaches};
 constexpr Formats kFormats{reference::Weights::kE4M3, Dtype::kBFloat16};
 
 constexpr Peer kPeers[] = {

@@ -1,0 +1,75 @@
+// A case's tensors where the kernels run, and what a step's output should be.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "benchmarks/serving/cases.hpp"
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/problem.hpp"
+#include "fp8_sdpa/status.hpp"
+#include "reference/oracle/memory.hpp"
+
+namespace fp8_sdpa::bench {
+
+/// Largest of some heads.
+struct ServingErrors {
+  double o;    ///< relative L2 of a head's rows of O
+  double lse;  ///< absolute, of a row
+};
+
+/// E4M3 codes of normal values, so many that no two heads of a sequence have the same.
+std::vector<std::uint8_t> draw_codes(std::uint64_t seed);
+
+/// Codes, repeated, in pools whose pages lie in an order drawn at random, or dense,
+/// (batch, heads, keys, dim) views of (batch, keys, heads, dim); bf16 O; one scale a tensor.
+class Cache {
+ public:
+  static Result<Cache> make(const ServingCase& serving_case, const std::vector<std::uint8_t>& codes,
+                            std::uint64_t seed, const Device& device);
+
+  const Problem& problem() const { return problem_; }
+  const ServingCase& serving_case() const { return case_; }
+
+  /// Poisons O and LSE.
+  Status poison() const;
+  /// What is in O and LSE beside fp64 attention, some KV heads' rows.
+  Result<ServingErrors> errors() const;
+
+ private:
+  using Memory = std::unique_ptr<reference::Buffer>;
+
+  Cache(const ServingCase& serving_case, const Device& device)
+      : case_(serving_case), device_(device) {}
+  Result<void*> allocate(std::size_t bytes, const char* name);
+  Result<void*> upload(const void* from, std::size_t bytes, const char* name);
+  Status fill(std::size_t bytes, const char* name, void** data);
+  Status make_keys(std::uint64_t seed);
+  Status make_queries();
+  /// A row of head_dim values that fill() has written from element `at` of a tensor on.
+  std::vector<float> values(std::int64_t at) const;
+  /// Of K and V alike: where row `key` of a sequence begins, counted from the tensor's first.
+  std::int64_t row_of(int sequence, std::int64_t key, int kv_head) const;
+
+  /// A row of Q: where it begins, counted in elements and in rows of the LSE, and its attention.
+  struct Expected {
+    std::int64_t q, lse_at;
+    std::vector<double> o;
+    double lse;
+  };
+  Expected attend(int sequence, int kv_head, std::int64_t row) const;
+
+  ServingCase case_;
+  Device device_;
+  Problem problem_;
+  std::vector<std::uint8_t> codes_;  ///< which each tensor repeats
+  std::vector<std::int32_t> table_;  ///< empty: dense
+  std::vector<Memory> memory_;
+  std::vector<std::vector<Expected>> expected_;  ///< of each KV head that is looked at
+  const reference::Buffer* pattern_ = nullptr;
+  const reference::Buffer* o_ = nullptr;
+  const reference::Buffer* lse_ = nullptr;
+};
+
+}  // namespace fp8_sdpa::bench

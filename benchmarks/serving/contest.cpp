@@ -1,0 +1,178 @@
+#include "benchmarks/serving/contest.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "benchmarks/measure/timer.hpp"
+#include "benchmarks/peers/peer.hpp"
+#include "benchmarks/serving/cache.hpp"
+#include "benchmarks/statistics/stats.hpp"
+#include "fp8_sdpa/plan.hpp"
+#include "reference/formats/text.hpp"
+#include "reference/oracle/memory.hpp"
+
+namespace fp8_sdpa::bench {
+namespace {
+
+constexpr int kSamples = 11;
+constexpr double kBytesPerGigabyte = 1e9;
+constexpr double kMicrosecondsPerSecond = 1e6;
+
+/// One kernel on a cache: a plan and its workspace.
+struct Contestant {
+  Plan plan;
+  reference::Workspace workspace;
+  std::vector<double> samples;
+};
+
+Result<Contestant> contestant(const Cache& cache, const Device& device, const Variant* variant) {
+  auto made = plan(cache.problem(), device, variant);
+  if (!made.ok()) return made.status();
+  auto workspace = reference::Workspace::make(*made);
+  if (!workspace.ok()) return workspace.status();
+  return Contestant{std::move(*made), std::move(*workspace), {}};
+}
+
+Status launch(const Contestant& of, CUstream_st* stream) {
+  return forward(of.plan, of.workspace.data(), stream);
+}
+
+Status judge(const Cache& cache, const Contestant& of, const Device& device, double most) {
+  if (Status s = cache.poison(); !s.ok()) return s;
+  if (Status s = launch(of, nullptr); !s.ok()) return s;
+  if (Status s = reference::synchronise(device); !s.ok()) return s;
+  const auto errors = cache.errors();
+  if (!errors.ok()) return errors.status();
+  if (errors->o <= most && errors->lse <= most) return {};
+  return {StatusCode::kExecutorError,
+          std::string(of.plan.variant_name()) + " on " + cache.serving_case().name +
+              " is not timed: relative error of O " + std::to_string(errors->o) +
+              ", error of the LSE " + std::to_string(errors->lse) + ", at most " +
+              std::to_string(most)};
+}
+
+/// Ours first, then the peers that serve it.
+Status time_in_turns(std::vector<Contestant>& contestants) {
+  std::vector<LaunchTimer> timers;
+  for (const Contestant& of : contestants) {
+    auto timer = LaunchTimer::make([&](CUstream_st* stream) { return launch(of, stream); },
+                                   Method::kGraphWarm);
+    if (!timer.ok()) return timer.status();
+    if (Status s = timer->warm_up(1); !s.ok()) return s;
+    timers.push_back(std::move(*timer));
+  }
+  for (int turn = 0; turn < kSamples; ++turn) {
+    for (std::size_t i = 0; i < timers.size(); ++i) {
+      const auto us = timers[i].sample_us();
+      if (!us.ok()) return us.status();
+      contestants[i].samples.push_back(*us);
+    }
+  }
+  return {};
+}
+
+double round_to(double value, double digits) { return std::round(value * digits) / digits; }
+
+/// floors.json's, as the other areas' (benchmarks/compare/house_floors.py).
+nlohmann::json floor(const std::string& name, double value, const char* unit, double least,
+                     double aim, bool higher) {
+  constexpr double kDigits = 1000;
+  return {{"name", name}, {"value", round_to(value, kDigits)}, {"unit", unit}, {"floor", least},
+          {"aim", aim},   {"higher_is_better", higher}};
+}
+
+}  // namespace
+
+Result<ServingRow> serve(const ServingCase& serving_case, const std::vector<std::uint8_t>& codes,
+                         std::uint64_t seed, const Device& device) {
+  const auto cache = Cache::make(serving_case, codes, seed, device);
+  if (!cache.ok()) return cache.status();
+  std::vector<Contestant> contestants;
+  auto ours = contestant(*cache, device, nullptr);
+  if (!ours.ok()) return ours.status();
+  if (Status s = judge(*cache, *ours, device, kOurError); !s.ok()) return s;
+  ServingRow row;
+  row.shape = serving_case;
+  row.variant = ours->plan.variant_name();
+  contestants.push_back(std::move(*ours));
+  for (const Peer& peer : flash3_source().peers) {
+    if (!peer.variant.supports(cache->problem(), device).ok()) continue;
+    auto made = contestant(*cache, device, &peer.variant);
+    if (!made.ok()) continue;  // it does not split this one anyway
+    if (const Status s = judge(*cache, *made, device, kPeerError); !s.ok()) {
+      row.note = s.message();
+      continue;
+    }
+    contestants.push_back(std::move(*made));
+  }
+  if (Status s = time_in_turns(contestants); !s.ok()) return s;
+  row.us = summarise(contestants[0].samples).p50;
+  for (std::size_t i = 1; i < contestants.size(); ++i) {
+    const double us = summarise(contestants[i].samples).p50;
+    row.flash3_us = i == 1 ? us : std::min(row.flash3_us, us);
+  }
+  contestants.clear();
+  release_peer_plans();
+  return row;
+}
+
+double rate(const ServingRow& row) { return row.shape.bytes() / row.us; }
+
+nlohmann::json serving_floors(const std::vector<ServingRow>& rows, double read) {
+  const auto row = [&](const std::string& name) -> const ServingRow& {
+    return *std::ranges::find(rows, name, [](const ServingRow& r) { return r.shape.name; });
+  };
+  nlohmann::json floors = nlohmann::json::array();
+  const auto share = [&](const std::string& name, double least, double aim) {
+    floors.push_back(floor(name + ", share of the read rate", rate(row(name)) / read, "ratio",
+                           least, aim, true));
+  };
+  for (const char* page : {"page16", "page64"}) {
+    for (const char* keys : {"2k", "8k", "32k"}) {
+      share(std::string("d128_b128_") + keys + "_" + page, 0.88, 0.93);
+    }
+  }
+  floors.push_back(
+      floor("d128_b1_128k_page64", row("d128_b1_128k_page64").us, "us", 66, 60, false));
+  floors.push_back(floor("d128_b1_2k_page64", row("d128_b1_2k_page64").us, "us", 6, 4.5, false));
+  floors.push_back(floor("8 queries over 1, d128_b32_8k_page64",
+                         row("d128_b32_8k_q8_page64").us / row("d128_b32_8k_page64").us, "ratio",
+                         1.15, 1.05, false));
+  share("d64_b64_8k_page64", 0.80, 0.90);
+  share("d256_b64_8k_page64", 0.80, 0.90);
+  floors.push_back(floor("lengths from 100 to 16k over all their mean",
+                         row("d128_b128_100_to_16k_page64").us / row("d128_b128_mean_page64").us,
+                         "ratio", 1.08, 1.03, false));
+  const ServingRow* least = nullptr;
+  for (const ServingRow& of : rows) {
+    if (of.flash3_us == 0.0) continue;
+    if (least == nullptr || of.flash3_us / of.us < least->flash3_us / least->us) least = &of;
+  }
+  if (least != nullptr) {
+    floors.push_back(floor("FlashAttention-3 over ours, least: " + least->shape.name,
+                           least->flash3_us / least->us, "ratio", 1.2, 2, true));
+  }
+  return floors;
+}
+
+std::string table_head() {
+  return "| case | Q / KV heads | kernel | us | GB/s | share of the read rate | "
+         "FlashAttention-3, us | over ours |\n|---|---|---|---|---|---|---|---|\n";
+}
+
+std::string table_line(const ServingRow& row, double read) {
+  char line[256];
+  std::snprintf(line, sizeof line, "| %s | %d / %d | %s | %.1f | %.0f | %.3f | ",
+                row.shape.name.c_str(), row.shape.heads_q, row.shape.heads_kv, row.variant.c_str(),
+                row.us, rate(row) * kMicrosecondsPerSecond / kBytesPerGigabyte, rate(row) / read);
+  char peer[64] = "- | - |";
+  if (row.flash3_us > 0.0) {
+    std::snprintf(peer, sizeof peer, "%.1f | %.2f |", row.flash3_us, row.flash3_us / row.us);
+  }
+  return std::string(line) + peer + "\n";
+}
+
+}  // namespace fp8_sdpa::bench

@@ -1,0 +1,46 @@
+// Decode steps of ours and of FlashAttention-3, judged and timed in turns, beside the rate at which
+// the device reads.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "benchmarks/serving/cases.hpp"
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/status.hpp"
+
+namespace fp8_sdpa::bench {
+
+/// A row of serving.json.
+struct ServingRow {
+  ServingCase shape;
+  std::string variant;     ///< that plan() took
+  double us = 0.0;         ///< of a launch in a graph, median
+  double flash3_us = 0.0;  ///< likewise, of the faster of its two ways to split; 0: not there
+  std::string note = {};   ///< why one of them is left out
+};
+
+/// The largest relative L2 error of O, and absolute one of the LSE. Ours: O is rounded to bf16,
+/// 2^-9 / sqrt(3) of each element, and weights to half. FlashAttention-3's weights are E4M3, which
+/// moves each by up to 2^-4, and O by as much where few count; its LSE is 0.02 away on 32k keys.
+inline constexpr double kOurError = 2e-3;
+inline constexpr double kPeerError = 6.5e-2;
+
+/// Judges, then times. kExecutorError, in one line, where our output fails; a peer whose output
+/// fails is left out.
+Result<ServingRow> serve(const ServingCase& serving_case, const std::vector<std::uint8_t>& codes,
+                         std::uint64_t seed, const Device& device);
+
+/// Bytes per microsecond of K and V.
+double rate(const ServingRow& row);
+
+/// floors.json's list; rows of goal_cases(), `read`: bytes per microsecond. Floors of
+/// FlashAttention-3 only where it is there.
+nlohmann::json serving_floors(const std::vector<ServingRow>& rows, double read);
+
+/// A table for people: its head, and a line for each row.
+std::string table_head();
+std::string table_line(const ServingRow& row, double read);
+
+}  // namespace fp8_sdpa::bench

@@ -1,0 +1,103 @@
+// A server's decode steps: the cases, the caches they are timed on, and what fp64 attention says.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "benchmarks/serving/cache.hpp"
+#include "benchmarks/serving/contest.hpp"
+#include "dispatch/variant.hpp"
+#include "fp8_sdpa/plan.hpp"
+
+namespace fp8_sdpa::bench {
+namespace {
+
+ServingCase small(int seq_q, int page_size, bool ragged) {
+  return {"small", 6, 2, seq_q, 64, page_size, {300, ragged ? 1 : 300, ragged ? 77 : 300}, ragged};
+}
+
+Result<ServingErrors> run(const Cache& cache, const Problem& problem) {
+  const auto made = plan(problem, host_executor(), *find_variant("decode_split_kv"));
+  if (!made.ok()) return made.status();
+  const auto workspace = reference::Workspace::make(*made);
+  if (!workspace.ok()) return workspace.status();
+  if (Status s = cache.poison(); !s.ok()) return s;
+  if (Status s = forward(*made, workspace->data(), nullptr); !s.ok()) return s;
+  return cache.errors();
+}
+
+TEST(Serving, WhatARightKernelLeavesPassesAndWhatAWrongOneLeavesDoesNot) {
+  const std::vector<std::uint8_t> codes = draw_codes(3);
+  for (const bool ragged : {false, true}) {
+    for (const int page_size : {0, 16, 24}) {
+      const auto cache = Cache::make(small(2, page_size, ragged), codes, 4, host_executor());
+      ASSERT_TRUE(cache.ok()) << cache.status().message();
+      const auto errors = run(*cache, cache->problem());
+      ASSERT_TRUE(errors.ok()) << errors.status().message();
+      EXPECT_LE(errors->o, kOurError);
+      EXPECT_GT(errors->o, 0.0);
+      EXPECT_LE(errors->lse, kOurError);
+      Problem wrong = cache->problem();
+      wrong.softmax_scale *= 1.05F;
+      const auto of_wrong = run(*cache, wrong);
+      ASSERT_TRUE(of_wrong.ok());
+      EXPECT_GT(of_wrong->o, kOurError);
+      EXPECT_GT(of_wrong->lse, kOurError);
+      ASSERT_TRUE(cache->poison().ok());
+      EXPECT_TRUE(std::isnan(cache->errors()->o));
+      EXPECT_TRUE(std::isnan(cache->errors()->lse));
+    }
+  }
+}
+
+TEST(Serving, BytesAreOfTheKeysThatThereAre) {
+  EXPECT_EQ(small(1, 16, false).bytes(), 2.0 * 900 * 2 * 64);
+  EXPECT_EQ(small(1, 16, true).bytes(), 2.0 * 378 * 2 * 64);
+}
+
+TEST(Serving, DrawnCasesAreServedAndNoTwoSeedsDrawTheSame) {
+  const auto cases = drawn_cases(40, 8);
+  ASSERT_EQ(cases.size(), 40U);
+  for (const ServingCase& drawn : cases) {
+    EXPECT_LE(drawn.seq_q * (drawn.heads_q / drawn.heads_kv), 64);
+    EXPECT_GE(drawn.lengths.front(), 1);
+  }
+  EXPECT_NE(drawn_cases(1, 9)[0].lengths, cases[0].lengths);
+}
+
+// Every row at 10 us, FlashAttention-3 at 15 but for one.
+TEST(Serving, FloorsAreMadeOfTheGoalShapes) {
+  std::vector<ServingRow> rows;
+  std::set<std::string> names;
+  for (const ServingCase& goal : goal_cases(1)) {
+    rows.push_back({goal, "decode_split_kv", 10.0, 15.0});
+    names.insert(goal.name);
+  }
+  EXPECT_EQ(names.size(), rows.size());
+  rows[2].flash3_us = 11.0;
+  rows[3].flash3_us = 0.0;
+  rows[9].us = 12.0;  // eight queries
+  constexpr double kRead = 1e6;
+  const auto floors = serving_floors(rows, kRead);
+  ASSERT_EQ(floors.size(), 13U);
+  const auto value = [&](const std::string& name) {
+    for (const auto& floor : floors) {
+      if (floor.at("name") == name) return floor.at("value").get<double>();
+    }
+    ADD_FAILURE() << name;
+    return 0.0;
+  };
+  EXPECT_EQ(value("d128_b128_2k_page16, share of the read rate"),
+            std::round(128.0 * 2048 * 8 * 128 * 2 / 10 / kRead * 1000) / 1000);
+  EXPECT_EQ(value("d128_b1_2k_page64"), 10.0);
+  EXPECT_EQ(value("8 queries over 1, d128_b32_8k_page64"), 1.2);
+  EXPECT_EQ(value("FlashAttention-3 over ours, least: " + rows[2].shape.name), 1.1);
+  EXPECT_NE(table_line(rows[2], kRead).find("| 11.0 | 1.10 |"), std::string::npos);
+  EXPECT_NE(table_line(rows[3], kRead).find("| - | - |"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fp8_sdpa::bench
