@@ -241,8 +241,8 @@ TEST_P(WithoutGpu, SaysItsHelp) {
 
 INSTANTIATE_TEST_SUITE_P(Tools, WithoutGpu,
                          testing::Values(FP8_SDPA_BENCH_BINARY, FP8_SDPA_CEILINGS_BINARY,
-                                         FP8_SDPA_PEERS_BINARY, FP8_SDPA_SWEEP_BINARY,
-                                         FP8_SDPA_TIMELINE_BINARY),
+                                         FP8_SDPA_SERVING_BINARY, FP8_SDPA_PEERS_BINARY,
+                                         FP8_SDPA_SWEEP_BINARY, FP8_SDPA_TIMELINE_BINARY),
                          [](const auto& info) {
                            return std::filesystem::path(info.param).filename().string();
                          });

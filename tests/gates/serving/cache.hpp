@@ -25,6 +25,18 @@ struct CacheLayout {
   Dtype output = Dtype::kHalf;
 };
 
+/// A plan's launch, made once: on a GPU captured in a graph, which runs each time; on the host
+/// executor forward().
+class KeptLaunch {
+ public:
+  static Result<KeptLaunch> make(const Plan& plan, void* workspace);
+  Status operator()() const { return run_(); }
+
+ private:
+  friend class Cache;
+  std::function<Status()> run_;
+};
+
 /// The memory of one batch. Rows of K and V past a sequence's length, pages that nobody has and
 /// entries of the table past a sequence's last page are NaN codes and no pages: whoever reads them
 /// shows it.
@@ -42,8 +54,8 @@ class Cache {
   void upload_lengths(const std::vector<std::int32_t>& lengths);
   /// Poisons the outputs, plans, runs and fetches what was written.
   Result<reference::RunOutput> run(const Variant& variant, const PlanOptions& options = {});
-  /// The same launch again, of a plan that is kept.
-  Result<reference::RunOutput> run(const Plan& plan, void* workspace);
+  /// The same of a launch that is kept.
+  Result<reference::RunOutput> run(const KeptLaunch& launch);
   std::uint32_t fault() const;
   void clear_fault();
   /// Of O and LSE, the part of one sequence.

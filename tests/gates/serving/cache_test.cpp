@@ -109,7 +109,8 @@ TEST_P(Caches, PagesAndSharedPagesChangeNothing) {
   EXPECT_TRUE(run(*bf16).lse.empty());
 }
 
-// A plan is made once; what a server appends, evicts and moves it reads when it runs.
+// A plan is made once, and on a GPU captured in a graph: what a server appends, evicts and moves it
+// reads when it runs.
 TEST_P(Caches, APlanReadsLengthsAndTablesWhenItRuns) {
   if (!ready_) return;
   const reference::CaseData data = codes_of(cache_shape(2, 4, 1, 2, 900, 64), 93);
@@ -118,10 +119,12 @@ TEST_P(Caches, APlanReadsLengthsAndTablesWhenItRuns) {
   ASSERT_TRUE(planned.ok()) << planned.status().message();
   const auto workspace = reference::Workspace::make(*planned);
   ASSERT_TRUE(workspace.ok()) << workspace.status().message();
+  const auto launch = KeptLaunch::make(*planned, workspace->data());
+  ASSERT_TRUE(launch.ok()) << launch.status().message();
   for (const std::vector<std::int32_t>& lengths :
        std::vector<std::vector<std::int32_t>>{{900, 900}, {1, 899}, {640, 2}, {0, 65}, {900, 64}}) {
     cache->upload_lengths(lengths);
-    const auto all = cache->run(*planned, workspace->data());
+    const auto all = cache->run(*launch);
     ASSERT_TRUE(all.ok()) << all.status().message();
     for (int b = 0; b < 2; ++b) {
       const std::int64_t keys = lengths[static_cast<std::size_t>(b)];
@@ -135,7 +138,7 @@ TEST_P(Caches, APlanReadsLengthsAndTablesWhenItRuns) {
   std::swap_ranges(cache->table.begin(), cache->table.begin() + half, cache->table.begin() + half);
   cache->upload_table();
   cache->upload_lengths({700, 900});
-  const auto all = cache->run(*planned, workspace->data());
+  const auto all = cache->run(*launch);
   ASSERT_TRUE(all.ok()) << all.status().message();
   reference::CaseData swapped = data;
   const auto kv = static_cast<std::ptrdiff_t>(data.k.codes.size()) / 2;
@@ -215,12 +218,15 @@ TEST_P(Caches, PlansMayShareAWorkspace) {
   const auto workspace = reference::Workspace::make(
       first->workspace_bytes() > second->workspace_bytes() ? *first : *second);
   ASSERT_TRUE(workspace.ok()) << workspace.status().message();
-  const auto want_one = one->run(*first, workspace->data());
-  const auto want_two = two->run(*second, workspace->data());
+  const auto launch_first = KeptLaunch::make(*first, workspace->data());
+  const auto launch_second = KeptLaunch::make(*second, workspace->data());
+  ASSERT_TRUE(launch_first.ok() && launch_second.ok());
+  const auto want_one = one->run(*launch_first);
+  const auto want_two = two->run(*launch_second);
   ASSERT_TRUE(want_one.ok() && want_two.ok());
   for (int i = 0; i < 3; ++i) {
-    const auto again_one = one->run(*first, workspace->data());
-    const auto again_two = two->run(*second, workspace->data());
+    const auto again_one = one->run(*launch_first);
+    const auto again_two = two->run(*launch_second);
     ASSERT_TRUE(again_one.ok() && again_two.ok());
     EXPECT_TRUE(*again_one == *want_one && *again_two == *want_two);
   }
