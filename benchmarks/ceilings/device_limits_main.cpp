@@ -17,19 +17,17 @@ using namespace fp8_sdpa::bench;
 
 Result<int> run(const std::string& folder, int samples) {
   if (Status s = check_sources(process_environment()); !s.ok()) return s;
-  const auto choice = choose_device("auto", current_device(), process_environment());
-  if (!choice.ok()) return choice.status();
-  if (Status s = require_gpu(*choice); !s.ok()) return s;
-  const Device& device = choice->device;
-  const auto info = describe_run(device);
+  const auto device = the_gpu(process_environment());
+  if (!device.ok()) return device.status();
+  const auto info = describe_run(*device);
   if (!info.ok()) return info.status();
   auto directory = ResultDirectory::open_empty(folder_or_default(folder, "ceilings"));
   if (!directory.ok()) return directory.status();
-  const auto ceilings = measure_limits(device, samples);
+  const auto ceilings = measure_limits(*device, samples);
   if (!ceilings.ok()) return ceilings.status();
-  const auto document = limits_document(*info, *ceilings, device.sm_count);
+  const auto document = limits_document(*info, *ceilings, device->sm_count);
   if (Status s = directory->write(kCeilingsFile, document); !s.ok()) return s;
-  std::printf("%s\nwritten: %s/%s\n", limits_table(*ceilings, device.sm_count).c_str(),
+  std::printf("%s\nwritten: %s/%s\n", limits_table(*ceilings, device->sm_count).c_str(),
               reference::one_line(directory->path()).c_str(), kCeilingsFile);
   return kExitPass;
 }

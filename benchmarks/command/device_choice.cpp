@@ -33,4 +33,11 @@ Status require_gpu(const DeviceChoice& choice) {
   return unsupported("nothing is measured: a GPU is missing (" + choice.no_gpu_reason + ")");
 }
 
+Result<Device> the_gpu(const Environment& environment) {
+  const auto choice = choose_device("auto", current_device(), environment);
+  if (!choice.ok()) return choice.status();
+  if (Status s = require_gpu(*choice); !s.ok()) return s;
+  return choice->device;
+}
+
 }  // namespace fp8_sdpa::bench

@@ -25,4 +25,7 @@ Result<DeviceChoice> choose_device(const std::string& backend, const Result<Devi
 /// kUnsupported where the choice is the host executor, for a tool whose times are a GPU's.
 Status require_gpu(const DeviceChoice& choice);
 
+/// The GPU of such a tool, which takes no --backend.
+Result<Device> the_gpu(const Environment& environment);
+
 }  // namespace fp8_sdpa::bench

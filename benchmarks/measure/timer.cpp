@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "benchmarks/statistics/stats.hpp"
 #if FP8_SDPA_HAS_DEVICE
 #include <optional>
 
@@ -184,6 +185,29 @@ LaunchTimer::LaunchTimer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LaunchTimer::LaunchTimer(LaunchTimer&&) noexcept = default;
 LaunchTimer& LaunchTimer::operator=(LaunchTimer&&) noexcept = default;
 LaunchTimer::~LaunchTimer() = default;
+
+Result<std::vector<double>> time_in_turns(
+    const std::vector<std::function<Status(CUstream_st*)>>& launches, Method method, int warmup,
+    int samples) {
+  std::vector<LaunchTimer> timers;
+  for (const auto& launch : launches) {
+    auto timer = LaunchTimer::make(launch, method);
+    if (!timer.ok()) return timer.status();
+    if (Status s = timer->warm_up(warmup); !s.ok()) return s;
+    timers.push_back(std::move(*timer));
+  }
+  std::vector<std::vector<double>> times(launches.size());
+  for (int turn = 0; turn < samples; ++turn) {
+    for (std::size_t i = 0; i < timers.size(); ++i) {
+      const auto us = timers[i].sample_us();
+      if (!us.ok()) return us.status();
+      times[i].push_back(*us);
+    }
+  }
+  std::vector<double> medians;
+  for (const auto& of_launch : times) medians.push_back(summarise(of_launch).p50);
+  return medians;
+}
 
 Result<std::vector<double>> time_launches(const Plan& plan, Method method, int warmup,
                                           int samples) {

@@ -52,6 +52,11 @@ class LaunchTimer {
   std::unique_ptr<Impl> impl_;
 };
 
+/// The medians of `samples` timings of each launch, one of each in turn, after `warmup` of each.
+Result<std::vector<double>> time_in_turns(
+    const std::vector<std::function<Status(CUstream_st* stream)>>& launches, Method method,
+    int warmup, int samples);
+
 /// `samples` timings of one plan in microseconds, after `warmup` launches. Many plans, in turns and
 /// with looks at their outputs: measurement.hpp.
 Result<std::vector<double>> time_launches(const Plan& plan, Method method, int warmup, int samples);

@@ -173,12 +173,11 @@ Result<int> run(const Arguments& arguments) {
   if (Status s = check_sources(process_environment()); !s.ok()) return s;
   auto plan = resolve(arguments);
   if (!plan.ok()) return plan.status();
-  const auto choice = choose_device("auto", current_device(), process_environment());
-  if (!choice.ok()) return choice.status();
-  if (Status s = require_gpu(*choice); !s.ok()) return s;
-  const auto info = describe_run(choice->device);
+  const auto device = the_gpu(process_environment());
+  if (!device.ok()) return device.status();
+  const auto info = describe_run(*device);
   if (!info.ok()) return info.status();
-  if (arguments.unquantised) return run_unquantised(arguments, choice->device, *info);
+  if (arguments.unquantised) return run_unquantised(arguments, *device, *info);
   auto directory = ResultDirectory::open_empty(folder_or_default(arguments.folder, "peers"));
   if (!directory.ok()) return directory.status();
   plan->scratch = std::filesystem::absolute(directory->path()).string();
@@ -192,13 +191,12 @@ Result<int> run(const Arguments& arguments) {
                " writes an LSE with every launch, into memory of its own; ours writes none");
   }
   const auto torch = start_torch(arguments);
-  const ContestResults results =
-      run_contest(*plan, choice->device, torch.get(), {print_line, Progress()});
+  const ContestResults results = run_contest(*plan, *device, torch.get(), {print_line, Progress()});
   for (const std::string& left_out : results.left_out) print_line("note: " + left_out);
   if (results.perf.empty() && results.correctness.empty()) {
     return invalid_argument("nothing was measured; no file is written");
   }
-  if (Status s = write_all(*directory, *info, choice->device, results, plan->variants.empty(),
+  if (Status s = write_all(*directory, *info, *device, results, plan->variants.empty(),
                            tables_of(arguments, results));
       !s.ok()) {
     return s;

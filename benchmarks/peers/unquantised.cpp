@@ -10,7 +10,6 @@
 #include "benchmarks/measure/timer.hpp"
 #include "benchmarks/peers/cudnn_graph.hpp"
 #include "benchmarks/peers/head_judge.hpp"
-#include "benchmarks/statistics/stats.hpp"
 #include "fp8_sdpa/quantise.hpp"
 #include "fp8_sdpa/unquantised.hpp"
 #include "reference/formats/half.hpp"
@@ -55,28 +54,6 @@ Status copy([[maybe_unused]] const Buffer& from, [[maybe_unused]] const Buffer& 
 #else
   return unsupported("this build has no device code");
 #endif
-}
-
-/// Medians of the launches' times, one of each in turn.
-Result<std::vector<double>> time_in_turns(const std::vector<Launch>& launches) {
-  std::vector<LaunchTimer> timers;
-  for (const Launch& launch : launches) {
-    auto timer = LaunchTimer::make(launch);
-    if (!timer.ok()) return timer.status();
-    if (Status s = timer->warm_up(kWarmUps); !s.ok()) return s;
-    timers.push_back(std::move(*timer));
-  }
-  std::vector<std::vector<double>> samples(launches.size());
-  for (int turn = 0; turn < kSamples; ++turn) {
-    for (std::size_t i = 0; i < timers.size(); ++i) {
-      const auto us = timers[i].sample_us();
-      if (!us.ok()) return us.status();
-      samples[i].push_back(*us);
-    }
-  }
-  std::vector<double> medians;
-  for (const auto& of_launch : samples) medians.push_back(summarise(of_launch).p50);
-  return medians;
 }
 
 /// One shape's tensors and what is done with them.
@@ -235,7 +212,7 @@ class Contest {
     if (cudnn_ != nullptr) {
       launches.emplace_back([&](CUstream_st* stream) { return cudnn_->launch(stream); });
     }
-    const auto medians = time_in_turns(launches);
+    const auto medians = time_in_turns(launches, Method::kQueuedWarm, kWarmUps, kSamples);
     if (!medians.ok()) return medians.status();
     row_["ours_us"] = (*medians)[0];
     row_["attention_us"] = (*medians)[1];
@@ -276,7 +253,7 @@ class Contest {
       q.smooth = options.smooth;
       if (Status s = add(options.name); !s.ok()) return s;
     }
-    const auto medians = time_in_turns(launches);
+    const auto medians = time_in_turns(launches, Method::kQueuedWarm, kWarmUps, kSamples);
     if (!medians.ok()) return medians.status();
     row_["copy_us"] = (*medians)[0];
     for (std::size_t i = 0; i < names.size(); ++i) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <numeric>
 #include <random>
 
@@ -56,27 +55,33 @@ Result<void*> Cache::upload(const void* from, std::size_t bytes, const char* nam
   return made;
 }
 
-Status Cache::fill(std::size_t bytes, const char* name, void** data) {
+std::size_t Cache::place_of(Operand operand, std::int64_t at) const {
+  const std::size_t first = codes_.size() / kOperands * static_cast<std::size_t>(operand);
+  return (first + static_cast<std::size_t>(at)) % codes_.size();
+}
+
+Status Cache::fill(Operand operand, std::size_t bytes, const char* name, void** data) {
   const auto made = allocate(bytes, name);
   if (!made.ok()) return made.status();
   *data = *made;
-  for (std::size_t at = 0; at < bytes; at += codes_.size()) {
-    const std::size_t part = std::min(codes_.size(), bytes - at);
-    Status s = copy(device_, static_cast<std::byte*>(*made) + at, pattern_->data(), part);
+  std::size_t part = 0;
+  for (std::size_t at = 0; at < bytes; at += part) {
+    const std::size_t from = place_of(operand, static_cast<std::int64_t>(at));
+    part = std::min(codes_.size() - from, bytes - at);
+    Status s = copy(device_, static_cast<std::byte*>(*made) + at,
+                    static_cast<const std::byte*>(pattern_->data()) + from, part);
     if (!s.ok()) return s;
   }
   return {};
 }
 
-std::vector<float> Cache::values(std::int64_t at) const {
+void Cache::append_row(Operand operand, std::int64_t at, std::vector<float>& to) const {
   static const auto& table = reference::decode_table(Dtype::kE4M3);
-  std::vector<float> row(static_cast<std::size_t>(case_.head_dim));
-  std::size_t next = static_cast<std::size_t>(at) % codes_.size();
-  for (float& x : row) {
-    x = table[codes_[next]];
+  std::size_t next = place_of(operand, at);
+  for (int dim = 0; dim < case_.head_dim; ++dim) {
+    to.push_back(table[codes_[next]]);
     if (++next == codes_.size()) next = 0;
   }
-  return row;
 }
 
 std::int64_t Cache::row_of(int sequence, std::int64_t key, int kv_head) const {
@@ -118,9 +123,9 @@ Status Cache::make_keys(std::uint64_t seed) {
                static_cast<int>(columns)};
     rows = used * size;
   }
-  for (Tensor* tensor : {&p.k, &p.v}) {
+  for (const auto& [operand, tensor] : {std::pair{kKeys, &p.k}, {kValues, &p.v}}) {
     const auto bytes = static_cast<std::size_t>(rows * row);
-    if (Status s = fill(bytes, "a cache", &tensor->data); !s.ok()) return s;
+    if (Status s = fill(operand, bytes, "a cache", &tensor->data); !s.ok()) return s;
     *tensor = {tensor->data, Dtype::kE4M3, rows_of_entry * row, case_.head_dim, row, 1};
   }
   if (!case_.ragged) return {};
@@ -136,7 +141,7 @@ Status Cache::make_queries() {
   const std::int64_t row = std::int64_t{case_.heads_q} * case_.head_dim;
   const auto rows = static_cast<std::size_t>(p.batch) * static_cast<std::size_t>(p.seq_q);
   const std::size_t elements = rows * static_cast<std::size_t>(row);
-  if (Status s = fill(elements, "Q", &p.q.data); !s.ok()) return s;
+  if (Status s = fill(kQueries, elements, "Q", &p.q.data); !s.ok()) return s;
   p.q = {p.q.data, Dtype::kE4M3, p.seq_q * row, case_.head_dim, row, 1};
   const auto o = allocate(elements * sizeof(std::uint16_t), "O");
   if (!o.ok()) return o.status();
@@ -176,10 +181,7 @@ Result<Cache> Cache::make(const ServingCase& serving_case, const std::vector<std
   if (Status s = cache.make_queries(); !s.ok()) return s;
   for (const auto& [sequence, kv_head] :
        {std::pair{0, 0}, {p.batch / 2, p.heads_kv / 2}, {p.batch - 1, p.heads_kv - 1}}) {
-    auto& rows = cache.expected_.emplace_back();
-    for (std::int64_t row = 0; row < p.seq_q * (p.heads_q / p.heads_kv); ++row) {
-      rows.push_back(cache.attend(sequence, kv_head, row));
-    }
+    cache.expected_.push_back(cache.attend(sequence, kv_head));
   }
   return cache;
 }
@@ -192,39 +194,31 @@ Status Cache::poison() const {
   return {};
 }
 
-Cache::Expected Cache::attend(int sequence, int kv_head, std::int64_t row) const {
+Cache::Expected Cache::attend(int sequence, int kv_head) const {
   const Problem& p = problem_;
   const int group = p.heads_q / p.heads_kv;
-  const std::int64_t query = row / group;
-  const std::int64_t head = kv_head * group + row % group;
-  Expected expected{sequence * p.q.stride_batch + query * p.q.stride_seq + head * p.q.stride_head,
-                    (sequence * std::int64_t{p.heads_q} + head) * p.seq_q + query,
-                    std::vector<double>(static_cast<std::size_t>(p.head_dim), 0.0),
-                    -std::numeric_limits<double>::infinity()};
   const std::int64_t keys = case_.lengths[static_cast<std::size_t>(sequence)];
-  const std::int64_t seen = keys - p.seq_q + query + 1;
-  if (seen <= 0) return expected;
-  const std::vector<float> q = values(expected.q);
-  std::vector<double> scores;
-  for (std::int64_t key = 0; key < seen; ++key) {
-    const std::vector<float> k = values(row_of(sequence, key, kv_head));
-    const double dot = std::inner_product(q.begin(), q.end(), k.begin(), 0.0);
-    scores.push_back(dot * kQueryScale * p.softmax_scale);
+  std::vector<float> q;
+  for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    for (std::int64_t query = 0; query < p.seq_q; ++query) {
+      const std::int64_t at =
+          sequence * p.q.stride_batch + head * p.q.stride_head + query * p.q.stride_seq;
+      append_row(kQueries, at, q);
+    }
   }
-  const double max = *std::ranges::max_element(scores);
-  double sum = 0.0;
-  for (std::int64_t key = 0; key < seen; ++key) {
-    const double weight = std::exp(scores[static_cast<std::size_t>(key)] - max);
-    const std::vector<float> v = values(row_of(sequence, key, kv_head));
-    sum += weight;
-    for (std::size_t dim = 0; dim < v.size(); ++dim) expected.o[dim] += weight * v[dim];
+  std::vector<float> k;
+  std::vector<float> v;
+  for (std::int64_t key = 0; key < keys; ++key) {
+    append_row(kKeys, row_of(sequence, key, kv_head), k);
+    append_row(kValues, row_of(sequence, key, kv_head), v);
   }
-  for (double& x : expected.o) x /= sum;
-  expected.lse = max + std::log(sum);
-  return expected;
+  const reference::AttentionSizes sizes{1, group, 1, p.seq_q, keys, p.head_dim, p.mask};
+  return {sequence, kv_head,
+          reference::attention_fp64(q, k, v, sizes, double{kQueryScale} * p.softmax_scale)};
 }
 
 Result<ServingErrors> Cache::errors() const {
+  const Problem& p = problem_;
   std::vector<std::uint16_t> o(o_->size() / sizeof(std::uint16_t));
   std::vector<float> lse(lse_->size() / sizeof(float));
   if (Status s = o_->download(o.data()); !s.ok()) return s;
@@ -232,18 +226,25 @@ Result<ServingErrors> Cache::errors() const {
   ServingErrors errors{0.0, 0.0};
   // NaN is larger than any error.
   const auto larger = [](double a, double b) { return b <= a ? a : b; };
-  for (const std::vector<Expected>& head : expected_) {
+  for (const auto& [sequence, kv_head, want] : expected_) {
+    const std::int64_t first = kv_head * std::int64_t{p.heads_q / p.heads_kv};
     double wrong = 0.0;
     double size = 0.0;
-    for (const Expected& row : head) {
-      for (std::size_t dim = 0; dim < row.o.size(); ++dim) {
-        const std::uint16_t bits = o[static_cast<std::size_t>(row.q) + dim];
-        const double error = reference::decode_16(bits, Dtype::kBFloat16) - row.o[dim];
+    for (std::size_t row = 0; row < want.lse.size(); ++row) {
+      const std::int64_t head = first + static_cast<std::int64_t>(row) / p.seq_q;
+      const std::int64_t query = static_cast<std::int64_t>(row) % p.seq_q;
+      const auto at = static_cast<std::size_t>(sequence * p.o.stride_batch +
+                                               head * p.o.stride_head + query * p.o.stride_seq);
+      const auto dims = static_cast<std::size_t>(p.head_dim);
+      for (std::size_t dim = 0; dim < dims; ++dim) {
+        const double exact = want.o[row * dims + dim];
+        const double error = reference::decode_16(o[at + dim], Dtype::kBFloat16) - exact;
         wrong += error * error;
-        size += row.o[dim] * row.o[dim];
+        size += exact * exact;
       }
-      const double got = lse[static_cast<std::size_t>(row.lse_at)];
-      if (got != row.lse) errors.lse = larger(errors.lse, std::fabs(got - row.lse));
+      const double got = lse[static_cast<std::size_t>(
+          (sequence * std::int64_t{p.heads_q} + head) * p.seq_q + query)];
+      if (got != want.lse[row]) errors.lse = larger(errors.lse, std::fabs(got - want.lse[row]));
     }
     if (wrong != 0.0) errors.o = larger(errors.o, std::sqrt(wrong / size));
   }

@@ -10,6 +10,7 @@
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
 #include "reference/oracle/memory.hpp"
+#include "reference/oracle/oracle.hpp"
 
 namespace fp8_sdpa::bench {
 
@@ -44,21 +45,25 @@ class Cache {
       : case_(serving_case), device_(device) {}
   Result<void*> allocate(std::size_t bytes, const char* name);
   Result<void*> upload(const void* from, std::size_t bytes, const char* name);
-  Status fill(std::size_t bytes, const char* name, void** data);
+  /// Each begins elsewhere in the codes: a kernel that takes one for another shows it.
+  enum Operand : std::uint8_t { kQueries, kKeys, kValues };
+  static constexpr std::size_t kOperands = 3;
+  /// Among the codes, that of element `at` of a tensor.
+  std::size_t place_of(Operand operand, std::int64_t at) const;
+  Status fill(Operand operand, std::size_t bytes, const char* name, void** data);
   Status make_keys(std::uint64_t seed);
   Status make_queries();
-  /// A row of head_dim values that fill() has written from element `at` of a tensor on.
-  std::vector<float> values(std::int64_t at) const;
+  /// Appends a row of head_dim values that fill() has written from element `at` of a tensor on.
+  void append_row(Operand operand, std::int64_t at, std::vector<float>& to) const;
   /// Of K and V alike: where row `key` of a sequence begins, counted from the tensor's first.
   std::int64_t row_of(int sequence, std::int64_t key, int kv_head) const;
 
-  /// A row of Q: where it begins, counted in elements and in rows of the LSE, and its attention.
+  /// A KV head that is looked at, and attention of its rows: (heads of the group, seq_q).
   struct Expected {
-    std::int64_t q, lse_at;
-    std::vector<double> o;
-    double lse;
+    int sequence, kv_head;
+    reference::Attention attention;
   };
-  Expected attend(int sequence, int kv_head, std::int64_t row) const;
+  Expected attend(int sequence, int kv_head) const;
 
   ServingCase case_;
   Device device_;
@@ -66,7 +71,7 @@ class Cache {
   std::vector<std::uint8_t> codes_;  ///< which each tensor repeats
   std::vector<std::int32_t> table_;  ///< empty: dense
   std::vector<Memory> memory_;
-  std::vector<std::vector<Expected>> expected_;  ///< of each KV head that is looked at
+  std::vector<Expected> expected_;
   const reference::Buffer* pattern_ = nullptr;
   const reference::Buffer* o_ = nullptr;
   const reference::Buffer* lse_ = nullptr;

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "benchmarks/measure/timer.hpp"
 #include "benchmarks/peers/peer.hpp"
 #include "benchmarks/serving/cache.hpp"
-#include "benchmarks/statistics/stats.hpp"
 #include "fp8_sdpa/plan.hpp"
 #include "reference/formats/text.hpp"
 #include "reference/oracle/memory.hpp"
@@ -25,7 +25,8 @@ constexpr double kMicrosecondsPerSecond = 1e6;
 struct Contestant {
   Plan plan;
   reference::Workspace workspace;
-  std::vector<double> samples;
+
+  Status launch(CUstream_st* stream) const { return forward(plan, workspace.data(), stream); }
 };
 
 Result<Contestant> contestant(const Cache& cache, const Device& device, const Variant* variant) {
@@ -33,45 +34,45 @@ Result<Contestant> contestant(const Cache& cache, const Device& device, const Va
   if (!made.ok()) return made.status();
   auto workspace = reference::Workspace::make(*made);
   if (!workspace.ok()) return workspace.status();
-  return Contestant{std::move(*made), std::move(*workspace), {}};
+  return Contestant{std::move(*made), std::move(*workspace)};
 }
 
-Status launch(const Contestant& of, CUstream_st* stream) {
-  return forward(of.plan, of.workspace.data(), stream);
-}
-
-Status judge(const Cache& cache, const Contestant& of, const Device& device, double most) {
+/// Why the output fails, in one line; empty where it does not.
+Result<std::string> judge(const Cache& cache, const Contestant& of, const Device& device,
+                          double most) {
   if (Status s = cache.poison(); !s.ok()) return s;
-  if (Status s = launch(of, nullptr); !s.ok()) return s;
+  if (Status s = of.launch(nullptr); !s.ok()) return s;
   if (Status s = reference::synchronise(device); !s.ok()) return s;
   const auto errors = cache.errors();
   if (!errors.ok()) return errors.status();
-  if (errors->o <= most && errors->lse <= most) return {};
-  return {StatusCode::kExecutorError,
-          std::string(of.plan.variant_name()) + " on " + cache.serving_case().name +
-              " is not timed: relative error of O " + std::to_string(errors->o) +
-              ", error of the LSE " + std::to_string(errors->lse) + ", at most " +
-              std::to_string(most)};
+  if (errors->o <= most && errors->lse <= most) return std::string();
+  return std::string(of.plan.variant_name()) + " on " + cache.serving_case().name +
+         " is not timed: relative error of O " + std::to_string(errors->o) + ", error of the LSE " +
+         std::to_string(errors->lse) + ", at most " + std::to_string(most);
 }
 
-/// Ours first, then the peers that serve it.
-Status time_in_turns(std::vector<Contestant>& contestants) {
-  std::vector<LaunchTimer> timers;
-  for (const Contestant& of : contestants) {
-    auto timer = LaunchTimer::make([&](CUstream_st* stream) { return launch(of, stream); },
-                                   Method::kGraphWarm);
-    if (!timer.ok()) return timer.status();
-    if (Status s = timer->warm_up(1); !s.ok()) return s;
-    timers.push_back(std::move(*timer));
-  }
-  for (int turn = 0; turn < kSamples; ++turn) {
-    for (std::size_t i = 0; i < timers.size(); ++i) {
-      const auto us = timers[i].sample_us();
-      if (!us.ok()) return us.status();
-      contestants[i].samples.push_back(*us);
+/// The peers that serve it, and pass; `note`: why one does not.
+Result<std::vector<Contestant>> rivals(const Cache& cache, const Device& device,
+                                       std::string& note) {
+  std::vector<Contestant> passed;
+  if (!flash3_source().missing().empty()) return passed;
+  for (const Peer& peer : flash3_source().peers) {
+    if (const Status s = peer.variant.supports(cache.problem(), device); !s.ok()) {
+      note = cache.serving_case().name + ": " + s.message();
+      continue;
+    }
+    auto made = contestant(cache, device, &peer.variant);
+    if (made.status().code() == StatusCode::kUnsupported) continue;  // it is never split anyway
+    if (!made.ok()) return made.status();
+    const auto failure = judge(cache, *made, device, kPeerError);
+    if (!failure.ok()) return failure.status();
+    if (failure->empty()) {
+      passed.push_back(std::move(*made));
+    } else {
+      note = *failure;
     }
   }
-  return {};
+  return passed;
 }
 
 double round_to(double value, double digits) { return std::round(value * digits) / digits; }
@@ -90,31 +91,31 @@ Result<ServingRow> serve(const ServingCase& serving_case, const std::vector<std:
                          std::uint64_t seed, const Device& device) {
   const auto cache = Cache::make(serving_case, codes, seed, device);
   if (!cache.ok()) return cache.status();
-  std::vector<Contestant> contestants;
-  auto ours = contestant(*cache, device, nullptr);
+  const auto ours = contestant(*cache, device, nullptr);
   if (!ours.ok()) return ours.status();
-  if (Status s = judge(*cache, *ours, device, kOurError); !s.ok()) return s;
   ServingRow row;
   row.shape = serving_case;
   row.variant = ours->plan.variant_name();
-  contestants.push_back(std::move(*ours));
-  for (const Peer& peer : flash3_source().peers) {
-    if (!peer.variant.supports(cache->problem(), device).ok()) continue;
-    auto made = contestant(*cache, device, &peer.variant);
-    if (!made.ok()) continue;  // it does not split this one anyway
-    if (const Status s = judge(*cache, *made, device, kPeerError); !s.ok()) {
-      row.note = s.message();
-      continue;
+  auto failure = judge(*cache, *ours, device, kOurError);
+  if (!failure.ok()) return failure.status();
+  row.passed = failure->empty();
+  row.note = std::move(*failure);
+  if (!row.passed) return row;
+  {
+    const auto others = rivals(*cache, device, row.note);
+    if (!others.ok()) return others.status();
+    std::vector<std::function<Status(CUstream_st*)>> launches = {
+        [&](CUstream_st* stream) { return ours->launch(stream); }};
+    for (const Contestant& other : *others) {
+      launches.emplace_back([&](CUstream_st* stream) { return other.launch(stream); });
     }
-    contestants.push_back(std::move(*made));
+    const auto medians = time_in_turns(launches, Method::kGraphWarm, 1, kSamples);
+    if (!medians.ok()) return medians.status();
+    row.us = medians->front();
+    if (medians->size() > 1) {
+      row.flash3_us = *std::min_element(medians->begin() + 1, medians->end());
+    }
   }
-  if (Status s = time_in_turns(contestants); !s.ok()) return s;
-  row.us = summarise(contestants[0].samples).p50;
-  for (std::size_t i = 1; i < contestants.size(); ++i) {
-    const double us = summarise(contestants[i].samples).p50;
-    row.flash3_us = i == 1 ? us : std::min(row.flash3_us, us);
-  }
-  contestants.clear();
   release_peer_plans();
   return row;
 }
@@ -165,14 +166,17 @@ std::string table_head() {
 
 std::string table_line(const ServingRow& row, double read) {
   char line[256];
-  std::snprintf(line, sizeof line, "| %s | %d / %d | %s | %.1f | %.0f | %.3f | ",
-                row.shape.name.c_str(), row.shape.heads_q, row.shape.heads_kv, row.variant.c_str(),
-                row.us, rate(row) * kMicrosecondsPerSecond / kBytesPerGigabyte, rate(row) / read);
+  std::snprintf(line, sizeof line, "| %s | %d / %d | %s | ", row.shape.name.c_str(),
+                row.shape.heads_q, row.shape.heads_kv, row.variant.c_str());
+  if (!row.passed) return std::string(line) + "wrong | - | - | - | - |\n";
+  char times[128];
+  std::snprintf(times, sizeof times, "%.1f | %.0f | %.3f | ", row.us,
+                rate(row) * kMicrosecondsPerSecond / kBytesPerGigabyte, rate(row) / read);
   char peer[64] = "- | - |";
   if (row.flash3_us > 0.0) {
     std::snprintf(peer, sizeof peer, "%.1f | %.2f |", row.flash3_us, row.flash3_us / row.us);
   }
-  return std::string(line) + peer + "\n";
+  return std::string(line) + times + peer + "\n";
 }
 
 }  // namespace fp8_sdpa::bench

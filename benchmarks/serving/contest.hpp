@@ -18,6 +18,7 @@ struct ServingRow {
   std::string variant;     ///< that plan() took
   double us = 0.0;         ///< of a launch in a graph, median
   double flash3_us = 0.0;  ///< likewise, of the faster of its two ways to split; 0: not there
+  bool passed = true;      ///< ours; else nothing is timed
   std::string note = {};   ///< why one of them is left out
 };
 
@@ -28,8 +29,7 @@ struct ServingRow {
 inline constexpr double kOurError = 0x1p-9 + 0x1p-11;
 inline constexpr double kPeerError = 6.5e-2;
 
-/// Judges, then times. kExecutorError, in one line, where our output fails; a peer whose output
-/// fails is left out.
+/// Judges, then times. A peer that declines, or whose output fails, is left out.
 Result<ServingRow> serve(const ServingCase& serving_case, const std::vector<std::uint8_t>& codes,
                          std::uint64_t seed, const Device& device);
 

@@ -1,5 +1,6 @@
 // fp8_sdpa_serving: decode steps on caches in pages, judged, and timed beside FlashAttention-3's.
-// Exit code 0: measured; 2: bad usage, no GPU, or an output of ours that is wrong.
+// Exit code 0: ours passed; 1: an output of ours failed, and no floors are written; 2: bad usage,
+// no GPU, a device error.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -41,18 +42,16 @@ nlohmann::json floors_document(const RunInfo& info, const Device& device,
 Result<int> run(const Arguments& arguments) {
   constexpr int kReads = 15;
   if (Status s = check_sources(process_environment()); !s.ok()) return s;
-  const auto choice = choose_device("auto", current_device(), process_environment());
-  if (!choice.ok()) return choice.status();
-  if (Status s = require_gpu(*choice); !s.ok()) return s;
-  const Device& device = choice->device;
-  const auto info = describe_run(device);
+  const auto device = the_gpu(process_environment());
+  if (!device.ok()) return device.status();
+  const auto info = describe_run(*device);
   if (!info.ok()) return info.status();
   auto directory = ResultDirectory::open_empty(folder_or_default(arguments.folder, "serving"));
   if (!directory.ok()) return directory.status();
   if (const auto flash3 = load_flash3(process_environment()(kFlash3Variable)); !flash3.ok()) {
     std::printf("note: FlashAttention-3 is left out: %s\n", flash3.status().message().c_str());
   }
-  const auto read = measure_read(device, kReads);
+  const auto read = measure_read(*device, kReads);
   if (!read.ok()) return read.status();
   const double bytes_per_us = read->value() * 1e-6;
   const std::vector<std::uint8_t> codes = draw_codes(arguments.seed);
@@ -65,22 +64,30 @@ Result<int> run(const Arguments& arguments) {
   }
   std::vector<ServingRow> rows;
   std::string notes;
+  Status stopped;
+  bool passed = true;
   for (const ServingCase& serving_case : cases) {
-    auto row = serve(serving_case, codes, arguments.seed, device);
-    if (!row.ok()) return row.status();
+    auto row = serve(serving_case, codes, arguments.seed, *device);
+    if (!row.ok()) {
+      stopped = row.status();
+      break;
+    }
     const std::string line = table_line(*row, bytes_per_us);
     std::fputs(line.c_str(), stdout);
     std::fflush(stdout);
     text += line;
     if (!row->note.empty()) notes += "\n" + row->note + ".\n";
+    passed = passed && row->passed;
     rows.push_back(std::move(*row));
   }
   std::fputs(notes.c_str(), stdout);
-  text += notes;
-  const nlohmann::json floors = floors_document(*info, device, arguments, rows, bytes_per_us);
-  if (Status s = directory->write("floors.json", floors); !s.ok()) return s;
-  if (Status s = replace_file(directory->path() + "/serving.md", text); !s.ok()) return s;
+  // What was measured is kept, whatever stopped the rest.
+  if (Status s = replace_file(directory->path() + "/serving.md", text + notes); !s.ok()) return s;
   std::printf("results: %s\n", reference::one_line(directory->path()).c_str());
+  if (!stopped.ok()) return stopped;
+  if (!passed) return kExitFail;
+  const nlohmann::json floors = floors_document(*info, *device, arguments, rows, bytes_per_us);
+  if (Status s = directory->write("floors.json", floors); !s.ok()) return s;
   return kExitPass;
 }
 

@@ -213,13 +213,12 @@ Result<int> run(Arguments arguments, const std::string& self) {
   if (*allocated) {
     if (Status s = use_allocated(**allocated); !s.ok()) return s;
   }
-  const auto choice = choose_device("auto", current_device(), process_environment());
-  if (!choice.ok()) return choice.status();
-  if (Status s = require_gpu(*choice); !s.ok()) return s;
+  const auto device = the_gpu(process_environment());
+  if (!device.ok()) return device.status();
   arguments.folder = folder_or_default(arguments.folder, "sweep");
   auto directory = ResultDirectory::open_empty(arguments.folder);
   if (!directory.ok()) return directory.status();
-  if (arguments.gpus.empty()) return measure(*plan, *directory, choice->device);
+  if (arguments.gpus.empty()) return measure(*plan, *directory, *device);
   const auto gpus = chosen_gpus(arguments.gpus);
   if (!gpus.ok()) return gpus.status();
   if (arguments.scaling) return measure_scaling(arguments, self, *gpus, *directory);

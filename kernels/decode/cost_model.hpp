@@ -57,7 +57,7 @@ inline double us_in_splits(const Problem& p, int sm_count, std::int64_t keys) {
   if (splits > 1) {
     constexpr int kHalfTile = kWarpRows / 2;  // the upper half of a tile may have no rows
     const int merged = groups > 1 ? kMaxRows : rows > kHalfTile ? kWarpRows : kHalfTile;
-    const double values = double{1} * merged * p.head_dim / warps(groups);
+    const double values = static_cast<double>(merged * p.head_dim) / warps(groups);
     us += kMerge + kMergeValue * values * static_cast<double>(splits);
   }
   return us;

@@ -51,11 +51,11 @@ Params params_of(const Problem& p, int keys_of_split) {
 }
 
 int keys_of_split(const Problem& problem, const Device& device, const PlanOptions& options) {
-  if (device.backend == Backend::kDevice) return split_keys(problem, device.sm_count, options);
   // On the host executor, whose speed nobody asks about, small problems have several splits too.
   constexpr int kHostSplit = 256;
-  if (options.no_workspace || options.batch_invariant) return split_keys(problem, 1, options);
-  return kHostSplit;
+  const bool by_time = !options.no_workspace && !options.batch_invariant;
+  if (by_time && device.backend == Backend::kHost) return kHostSplit;
+  return split_keys(problem, device.sm_count, options);
 }
 
 }  // namespace

@@ -245,27 +245,17 @@ TEST_P(OnDevice, AReplayedGraphSeesNewInputsAndScales) {
   ASSERT_TRUE(planned.ok()) << planned.status().message();
   const auto workspace = reference::Workspace::make(*planned);
   ASSERT_TRUE(workspace.ok()) << workspace.status().message();
-  cudaStream_t stream = nullptr;
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t replay = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  const Status captured = forward(*planned, workspace->data(), stream);
-  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-  ASSERT_TRUE(captured.ok()) << captured.message();
-  ASSERT_EQ(cudaGraphInstantiate(&replay, graph, 0), cudaSuccess);
+  const auto launch = kept_launch(*planned, workspace->data());
+  ASSERT_TRUE(launch.ok()) << launch.status().message();
   for (const std::uint64_t seed : {64, 65, 66}) {
     data = codes_of(shape, seed);
     vary_descales(data);
     ASSERT_TRUE(arena.fill(data));
     arena.poison();
-    ASSERT_EQ(cudaGraphLaunch(replay, stream), cudaSuccess);
-    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    ASSERT_TRUE((*launch)().ok());
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     EXPECT_EQ(arena.output(), output_alone(GetParam(), data, device_)) << "seed " << seed;
   }
-  static_cast<void>(cudaGraphExecDestroy(replay));
-  static_cast<void>(cudaGraphDestroy(graph));
-  static_cast<void>(cudaStreamDestroy(stream));
 }
 
 /// Runs `batch` x `heads` problems of one head, all alike but the last, and compares each head of O

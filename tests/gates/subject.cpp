@@ -1,12 +1,18 @@
 #include "tests/gates/subject.hpp"
 
 #include <cmath>
+#include <memory>
 #include <ostream>
 #include <stdexcept>
 #include <utility>
 
 #include "reference/formats/half.hpp"
 #include "reference/oracle/model.hpp"
+#if FP8_SDPA_HAS_DEVICE
+#include <cuda_runtime.h>
+
+#include "gpu/cuda_check.hpp"
+#endif
 
 namespace fp8_sdpa::tests {
 namespace {
@@ -59,6 +65,30 @@ Subject kernel_subject(Backend backend, const Kernel& kernel) {
       kernel};
 }
 
+#if FP8_SDPA_HAS_DEVICE
+/// forward() of a plan, captured.
+struct Graph {
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t replay = nullptr;
+
+  Status capture(const Plan& plan, void* workspace) {
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    Status captured = forward(plan, workspace, stream);
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamEndCapture(stream, &graph));
+    if (!captured.ok()) return captured;
+    return FP8_SDPA_CUDA_STATUS(cudaGraphInstantiate(&replay, graph, 0));
+  }
+  ~Graph() {
+    if (replay != nullptr) static_cast<void>(cudaGraphExecDestroy(replay));
+    if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+    if (stream != nullptr) static_cast<void>(cudaStreamDestroy(stream));
+  }
+};
+
+#endif
+
 }  // namespace
 
 void PrintTo(const Subject& subject, std::ostream* os) { *os << subject.name; }
@@ -98,6 +128,18 @@ void vary_descales(CaseData& data) {
       ++step;
     }
   }
+}
+
+Result<Launch> kept_launch(const Plan& plan, void* workspace) {
+#if FP8_SDPA_HAS_DEVICE
+  if (plan.device().backend == Backend::kDevice) {
+    const auto graph = std::make_shared<Graph>();
+    if (Status s = graph->capture(plan, workspace); !s.ok()) return s;
+    return Launch(
+        [graph] { return FP8_SDPA_CUDA_STATUS(cudaGraphLaunch(graph->replay, graph->stream)); });
+  }
+#endif
+  return Launch([plan, workspace] { return forward(plan, workspace, nullptr); });
 }
 
 }  // namespace fp8_sdpa::tests

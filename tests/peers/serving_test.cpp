@@ -40,12 +40,15 @@ TEST(Serving, WhatARightKernelLeavesPassesAndWhatAWrongOneLeavesDoesNot) {
       EXPECT_LE(errors->o, kOurError);
       EXPECT_GT(errors->o, 0.0);
       EXPECT_LE(errors->lse, kOurError);
-      Problem wrong = cache->problem();
-      wrong.softmax_scale *= 1.05F;
-      const auto of_wrong = run(*cache, wrong);
-      ASSERT_TRUE(of_wrong.ok());
-      EXPECT_GT(of_wrong->o, kOurError);
-      EXPECT_GT(of_wrong->lse, kOurError);
+      Problem other_scale = cache->problem();
+      other_scale.softmax_scale *= 1.05F;
+      const auto of_scale = run(*cache, other_scale);
+      ASSERT_TRUE(of_scale.ok());
+      EXPECT_GT(of_scale->o, kOurError);
+      EXPECT_GT(of_scale->lse, kOurError);
+      Problem keys_as_values = cache->problem();
+      keys_as_values.v = keys_as_values.k;
+      EXPECT_GT(run(*cache, keys_as_values)->o, kPeerError);
       ASSERT_TRUE(cache->poison().ok());
       EXPECT_TRUE(std::isnan(cache->errors()->o));
       EXPECT_TRUE(std::isnan(cache->errors()->lse));
@@ -97,6 +100,8 @@ TEST(Serving, FloorsAreMadeOfTheGoalShapes) {
   EXPECT_EQ(value("FlashAttention-3 over ours, least: " + rows[2].shape.name), 1.1);
   EXPECT_NE(table_line(rows[2], kRead).find("| 11.0 | 1.10 |"), std::string::npos);
   EXPECT_NE(table_line(rows[3], kRead).find("| - | - |"), std::string::npos);
+  rows[4].passed = false;
+  EXPECT_NE(table_line(rows[4], kRead).find("| wrong | - | - | - | - |"), std::string::npos);
 }
 
 }  // namespace

@@ -5,11 +5,6 @@
 #include <limits>
 #include <numeric>
 #include <random>
-#if FP8_SDPA_HAS_DEVICE
-#include <cuda_runtime.h>
-
-#include "gpu/cuda_check.hpp"
-#endif
 
 namespace fp8_sdpa::tests {
 namespace {
@@ -143,59 +138,15 @@ void Cache::clear_fault() {
   EXPECT_TRUE(fault_->upload(&zero).ok());
 }
 
-#if FP8_SDPA_HAS_DEVICE
-namespace {
-
-/// forward() of a plan, captured.
-struct Graph {
-  cudaStream_t stream = nullptr;
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t replay = nullptr;
-
-  Status capture(const Plan& plan, void* workspace) {
-    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    Status captured = forward(plan, workspace, stream);
-    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaStreamEndCapture(stream, &graph));
-    if (!captured.ok()) return captured;
-    return FP8_SDPA_CUDA_STATUS(cudaGraphInstantiate(&replay, graph, 0));
-  }
-  ~Graph() {
-    if (replay != nullptr) static_cast<void>(cudaGraphExecDestroy(replay));
-    if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
-    if (stream != nullptr) static_cast<void>(cudaStreamDestroy(stream));
-  }
-};
-
-}  // namespace
-#endif
-
-Result<KeptLaunch> KeptLaunch::make(const Plan& plan, void* workspace) {
-  KeptLaunch launch;
-  launch.run_ = [plan, workspace] { return forward(plan, workspace, nullptr); };
-#if FP8_SDPA_HAS_DEVICE
-  if (plan.device().backend == Backend::kDevice) {
-    const auto graph = std::make_shared<Graph>();
-    if (Status s = graph->capture(plan, workspace); !s.ok()) return s;
-    launch.run_ = [graph] {
-      return FP8_SDPA_CUDA_STATUS(cudaGraphLaunch(graph->replay, graph->stream));
-    };
-  }
-#endif
-  return launch;
-}
-
 Result<reference::RunOutput> Cache::run(const Variant& variant, const PlanOptions& options) {
   const Result<Plan> made = plan(problem, device_, &variant, options);
   if (!made.ok()) return made.status();
   const auto workspace = reference::Workspace::make(*made);
   if (!workspace.ok()) return workspace.status();
-  KeptLaunch launch;
-  launch.run_ = [&] { return forward(*made, workspace->data(), nullptr); };
-  return run(launch);
+  return run([&] { return forward(*made, workspace->data(), nullptr); });
 }
 
-Result<reference::RunOutput> Cache::run(const KeptLaunch& launch) {
+Result<reference::RunOutput> Cache::run(const Launch& launch) {
   for (reference::Buffer* output : {o_, lse_}) {
     if (output == nullptr) continue;
     if (Status s = output->poison(); !s.ok()) return s;

@@ -3,14 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "reference/judge/harness.hpp"
 #include "reference/oracle/case.hpp"
-#include "tests/gates/gate_cases.hpp"
+#include "tests/gates/subject.hpp"
 
 namespace fp8_sdpa::tests {
 
@@ -23,18 +21,6 @@ struct CacheLayout {
   bool token_major = true;  ///< a page is (page_size, heads_kv, head_dim); else head-major
   bool lse = true;
   Dtype output = Dtype::kHalf;
-};
-
-/// A plan's launch, made once: on a GPU captured in a graph, which runs each time; on the host
-/// executor forward().
-class KeptLaunch {
- public:
-  static Result<KeptLaunch> make(const Plan& plan, void* workspace);
-  Status operator()() const { return run_(); }
-
- private:
-  friend class Cache;
-  std::function<Status()> run_;
 };
 
 /// The memory of one batch. Rows of K and V past a sequence's length, pages that nobody has and
@@ -55,7 +41,7 @@ class Cache {
   /// Poisons the outputs, plans, runs and fetches what was written.
   Result<reference::RunOutput> run(const Variant& variant, const PlanOptions& options = {});
   /// The same of a launch that is kept.
-  Result<reference::RunOutput> run(const KeptLaunch& launch);
+  Result<reference::RunOutput> run(const Launch& launch);
   std::uint32_t fault() const;
   void clear_fault();
   /// Of O and LSE, the part of one sequence.

@@ -119,7 +119,7 @@ TEST_P(Caches, APlanReadsLengthsAndTablesWhenItRuns) {
   ASSERT_TRUE(planned.ok()) << planned.status().message();
   const auto workspace = reference::Workspace::make(*planned);
   ASSERT_TRUE(workspace.ok()) << workspace.status().message();
-  const auto launch = KeptLaunch::make(*planned, workspace->data());
+  const auto launch = kept_launch(*planned, workspace->data());
   ASSERT_TRUE(launch.ok()) << launch.status().message();
   for (const std::vector<std::int32_t>& lengths :
        std::vector<std::vector<std::int32_t>>{{900, 900}, {1, 899}, {640, 2}, {0, 65}, {900, 64}}) {
@@ -218,8 +218,8 @@ TEST_P(Caches, PlansMayShareAWorkspace) {
   const auto workspace = reference::Workspace::make(
       first->workspace_bytes() > second->workspace_bytes() ? *first : *second);
   ASSERT_TRUE(workspace.ok()) << workspace.status().message();
-  const auto launch_first = KeptLaunch::make(*first, workspace->data());
-  const auto launch_second = KeptLaunch::make(*second, workspace->data());
+  const auto launch_first = kept_launch(*first, workspace->data());
+  const auto launch_second = kept_launch(*second, workspace->data());
   ASSERT_TRUE(launch_first.ok() && launch_second.ok());
   const auto want_one = one->run(*launch_first);
   const auto want_two = two->run(*launch_second);
