@@ -122,7 +122,7 @@ sm90::Cost fit_cost(const std::vector<TimedKernel>& record, std::size_t index) {
     us.push_back(timed.us);
     weights.push_back(std::pow(timed.us, -kRelative));
   }
-  if (us.size() < kTerms) return {};
+  if (us.size() < kTerms) return sm90::kTileShapes[index].cost;
   // Relative errors, those of long launches somewhat more; above 2 % by their power of 1.5.
   constexpr int kRounds = 50;
   constexpr double kSmall = 0.02;
@@ -179,7 +179,8 @@ ChoiceLoss choice_loss(const std::vector<TimedKernel>& record,
 std::string costs_text(const std::vector<sm90::Cost>& costs) {
   std::string text =
       "// What launches of the sm90 kernels take on an H200: FP8_SDPA_SM90_COST(kernel, launch_us, "
-      "tile_us, v_us).\n// predict.cpp has the model. Written by fp8_sdpa_fit_costs.\n";
+      "tile_us, v_us).\n// predict.cpp has the model. Written by "
+      "fp8_sdpa_fit_costs; sm90_ragged's are by hand.\n";
   for (std::size_t i = 0; i < costs.size(); ++i) {
     text += format("FP8_SDPA_SM90_COST(%s, %.3f, %.4f, %.3f)\n",
                    std::string(sm90::kTileShapes[i].kernel).c_str(), costs[i].launch_us,

@@ -23,7 +23,8 @@ struct TimedKernel {
 Result<std::vector<TimedKernel>> read_record(const std::string& text);
 
 /// The costs of kernel `index` of kTileShapes that predict its times best: relative errors, and
-/// those of outliers less than squared. Zeroes where the record has fewer than three.
+/// those of outliers less than squared. Where the record has fewer than three, a
+/// kernel keeps its own.
 sm90::Cost fit_cost(const std::vector<TimedKernel>& record, std::size_t index);
 
 /// What choosing by fitted costs loses, over the shapes of a record that have several kernels.

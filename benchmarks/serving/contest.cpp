@@ -64,7 +64,7 @@ Result<std::vector<Contestant>> rivals(const Cache& cache, const Device& device,
     auto made = contestant(cache, device, &peer.variant);
     if (made.status().code() == StatusCode::kUnsupported) continue;  // it is never split anyway
     if (!made.ok()) return made.status();
-    const auto failure = judge(cache, *made, device, kPeerError);
+    const auto failure = judge(cache, *made, device, kFp8WeightsError);
     if (!failure.ok()) return failure.status();
     if (failure->empty()) {
       passed.push_back(std::move(*made));
@@ -96,7 +96,9 @@ Result<ServingRow> serve(const ServingCase& serving_case, const std::vector<std:
   ServingRow row;
   row.shape = serving_case;
   row.variant = ours->plan.variant_name();
-  auto failure = judge(*cache, *ours, device, kOurError);
+  const auto found = find_variant(row.variant);
+  if (!found.ok()) return found.status();
+  auto failure = judge(*cache, *ours, device, most_error(**found));
   if (!failure.ok()) return failure.status();
   row.passed = failure->empty();
   row.note = std::move(*failure);

@@ -1,16 +1,18 @@
 // Tags, tile shapes and limits of the decode family.
 #pragma once
 
+#include <cstdint>
+
 namespace fp8_sdpa::decode {
 
 inline constexpr int kMinSmVersion = 80;
-/// Query rows of a KV head: seq_q * heads_q / heads_kv.
+/// Query rows of a KV head in a tile: of seq_q * heads_q / heads_kv in all.
 inline constexpr int kMaxRows = 64;
 /// Rows of a warp: of mma.sync.
 inline constexpr int kWarpRows = 16;
 /// Warps that share keys: one, or as many as kMaxRows rows take.
 inline constexpr int kMaxRowGroups = kMaxRows / kWarpRows;
-constexpr int row_groups(int rows) { return rows <= kWarpRows ? 1 : kMaxRowGroups; }
+constexpr int row_groups(std::int64_t rows) { return rows <= kWarpRows ? 1 : kMaxRowGroups; }
 /// Of a block with so many row groups: key groups, warps, and how many a multiprocessor has room
 /// for.
 constexpr int key_groups(int row_groups) { return row_groups == 1 ? 4 : 2; }

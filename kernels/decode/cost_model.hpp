@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "attention/sequences.hpp"
 #include "decode/config.hpp"
 #include "fp8_sdpa/plan.hpp"
 #include "fp8_sdpa/problem.hpp"
@@ -30,6 +31,23 @@ inline constexpr double kLaunch = 1.3;
 inline constexpr double kMerge = 0.7;
 inline constexpr double kMergeValue = 2.9e-4;  ///< of each split's O, on each warp
 
+/// Query rows of a KV head, the most that a sequence has.
+inline std::int64_t rows_of_head(const Problem& p) { return p.seq_q * (p.heads_q / p.heads_kv); }
+/// Tiles of them: as many as blocks of one split are made for.
+inline std::int64_t row_tiles(const Problem& p) { return up(rows_of_head(p), kMaxRows); }
+/// Of all KV heads, those that have rows, at most.
+inline std::int64_t tiles_of_rows(const Problem& p) {
+  const std::int64_t group = p.heads_q / p.heads_kv;
+  return p.heads_kv * std::min(p.batch * row_tiles(p),
+                               up(attention::most_queries(p) * group, kMaxRows) + p.batch);
+}
+
+/// With batch_invariant always as many: which warp has a key, and so the order of sums, follows
+/// from it.
+inline int row_groups_for(const Problem& p, const PlanOptions& options) {
+  return options.batch_invariant ? kMaxRowGroups : row_groups(rows_of_head(p));
+}
+
 inline const Costs& costs_of(const Problem& p, int groups) {
   return *std::ranges::find_if(kCosts, [&](const Costs& costs) {
     return costs.head_dim == p.head_dim && costs.row_groups == groups;
@@ -38,7 +56,7 @@ inline const Costs& costs_of(const Problem& p, int groups) {
 
 /// In splits of `keys`.
 inline double us_in_splits(const Problem& p, int sm_count, std::int64_t keys) {
-  const auto rows = static_cast<int>(p.seq_q * (p.heads_q / p.heads_kv));
+  const std::int64_t rows = rows_of_head(p);
   const int groups = row_groups(rows);
   const Costs& costs = costs_of(p, groups);
   const auto turn = [&](std::int64_t blocks) {  // so many on one multiprocessor
@@ -47,7 +65,7 @@ inline double us_in_splits(const Problem& p, int sm_count, std::int64_t keys) {
   };
   const std::int64_t at_once = blocks_at_once(groups);
   const std::int64_t splits = up(p.seq_kv, keys);
-  const std::int64_t blocks = std::int64_t{p.batch} * p.heads_kv * splits;
+  const std::int64_t blocks = tiles_of_rows(p) * splits;
   const std::int64_t slots = sm_count * at_once;
   const std::int64_t left = blocks % slots;
   double us = kLaunch + static_cast<double>(blocks / slots) * turn(at_once);

@@ -29,11 +29,13 @@
 // split_written | block, once           | the split is in the workspace    | count the block in
 // last_known    | block, once           | the count is known               | merge, or end
 //
-// Lengths and tables are read when the kernel runs. A length outside [0, seq_kv] and a page outside
-// the pool are never read through: the sequence's rows of O and LSE become NaN, and
-// Params::fault 1.
+// Of a ragged or paged batch there may be more rows than a block computes: tiles of them, each in
+// blocks of its own. Lengths and tables are read when the kernel runs. A length that no tensor has
+// and a page outside the pool are never read through: the sequence's rows of O and LSE become NaN,
+// and Params::fault 1.
 #pragma once
 
+#include "attention/any_lane.hpp"
 #include "attention/half_operands.hpp"
 #include "decode/kv_ring.cuh"
 #include "decode/merge.cuh"
@@ -50,12 +52,9 @@ GPU_FN void mask_row(float (&s)[kTiles][4], int h, int left) {
   }
 }
 
-/// Whether any lane of the warp says so.
-GPU_FN bool any_lane(bool says) {
-  int any = says ? 1 : 0;
-#pragma unroll
-  for (int mask = 1; mask < gpu::kWarpSize; mask *= 2) any |= gpu::shfl_xor(any, mask);
-  return any != 0;
+/// By a warp.
+GPU_FN void tell_fault(const Params& p) {
+  if (p.fault != nullptr && gpu::lane_idx() == 0) gpu::atomic_max_relaxed(p.fault, 1);
 }
 
 template <class Tag, int kDim, int kGroups, Dtype kInput>
@@ -88,7 +87,8 @@ struct Kernel {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       Row row = row_of(p, work, row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h);
-      if (!row.exists) row = {0, work.kv_head * p.group.value, false};
+      const bool exists = row.exists;
+      if (!exists) row = row_of(p, work, 0);
       const std::int64_t head =
           static_cast<std::int64_t>(work.batch) * p.heads_kv.value * p.group.value + row.head;
       const attention::ScoreScale scale(p.descale_q[head] * p.descale_k[kv_head] *
@@ -96,12 +96,13 @@ struct Kernel {
       queries.factor[h] = scale.factor;
       queries.query[h] = row.query;
       const std::uint8_t* const codes =
-          attention::row_pointer(p.q, p.q_strides, work.batch, row.head, row.query) +
+          attention::row_pointer(p.q, p.q_strides, work.batch, row.head,
+                                 work.sequence.first_query + row.query) +
           gpu::lane_idx() % 4 * 4;
 #pragma unroll
       for (int c = 0; c < S::kHeadDim / attention::kChunk; ++c) {
         const auto four = *reinterpret_cast<const std::uint32_t*>(codes + c * attention::kChunk);
-        queries.q.codes[c][h] = row.exists ? four ^ scale.flip_signs : 0U;
+        queries.q.codes[c][h] = exists ? four ^ scale.flip_signs : 0U;
       }
     }
     return queries;
@@ -112,8 +113,9 @@ struct Kernel {
                                      int row_group) {
     const Queries queries = load_queries(p, work, row_group);
     const typename Operands::Queries q(queries.q);
-    const bool has_rows = row_group * kWarpRows < p.rows;
-    const bool has_upper_rows = row_group * kWarpRows + kWarpRows / 2 < p.rows;
+    const bool has_rows = row_group * kWarpRows < work.rows;
+    const bool has_upper_rows = row_group * kWarpRows + kWarpRows / 2 < work.rows;
+    const int first_limit = key_limit(p, work, row_of(p, work, 0).query);
     attention::LaneRows rows;
     RowsOfLane<S> part{};
 #pragma unroll 1
@@ -124,7 +126,7 @@ struct Kernel {
       Operands::scores(q, kv.k, s);
       const int first = ring.first_key(step);
       // Splits but the last are whole steps.
-      const bool seen_whole = first + S::kWarpKeys <= key_limit(p, work, 0);
+      const bool seen_whole = first + S::kWarpKeys <= first_limit;
       float rescale[2] = {1.0F, 1.0F};
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -135,8 +137,8 @@ struct Kernel {
       }
       Operands::accumulate(s, kv.v, rescale, part.o);
     }
-    const bool bad = any_lane(ring.bad_page()) || work.bad_length;
-    if (bad && p.fault != nullptr && gpu::lane_idx() == 0) gpu::atomic_max_relaxed(p.fault, 1);
+    const bool bad = attention::any_lane(ring.bad_page()) || work.sequence.bad_keys;
+    if (bad) tell_fault(p);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       part.state[h] = {rows.row[h].max * queries.factor[h],
@@ -150,7 +152,8 @@ struct Kernel {
     gpu::pdl_wait();
     gpu::pdl_launch_dependents();
     const Work work = work_of_block(p);
-    if (work.split >= work.splits) return;
+    if (work.sequence.bad_queries) tell_fault(p);
+    if (work.rows <= 0 || work.split >= work.splits) return;
     const int row_group = gpu::warp_idx() % S::kRowGroups;
     const int key_group = gpu::warp_idx() / S::kRowGroups;
     KvRing<S> ring(p, work, sm.stages, row_group, key_group);

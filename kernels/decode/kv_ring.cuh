@@ -96,7 +96,7 @@ class KvRing {
   GPU_FN Place look_up(int step) const {
     if (key_of_lane(step) >= keys_) return {Place::kNowhere, 0};
     const int key = work_.first + key_of_lane(step);
-    if (p_.block_table == nullptr) return {work_.batch, key};
+    if (p_.block_table == nullptr) return {work_.batch, work_.sequence.first_key + key};
     const int nth = attention::quotient(key, p_.page_size);
     return {p_.block_table[static_cast<std::int64_t>(work_.batch) * p_.max_pages + nth],
             key - nth * p_.page_size.value};

@@ -21,7 +21,7 @@ Status launch_format(const detail::PlanState& state, void* workspace, const gpu:
                  reinterpret_cast<std::uint64_t*>(bytes + prepared.arrived_offset)};
   }
   const dim3 grid(static_cast<unsigned>(prepared.blocks));
-  return row_groups(params.rows) == 1
+  return params.tile_rows == kWarpRows
              ? gpu::launch<Kernel<Tag, kDim, 1, kInput>>(grid, params, queue)
              : gpu::launch<Kernel<Tag, kDim, kMaxRowGroups, kInput>>(grid, params, queue);
 }

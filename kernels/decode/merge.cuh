@@ -106,15 +106,16 @@ GPU_FN void store(const Params& p, const Work& work, const Row& row, int dim,
   const std::int64_t kv_head =
       static_cast<std::int64_t>(work.batch) * p.heads_kv.value + work.kv_head;
   const float scale = attention::output_scale(state, p.descale_v[kv_head]);
-  auto* const out = attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides,
-                                           work.batch, row.head, row.query);
+  auto* const out =
+      attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides, work.batch, row.head,
+                             work.sequence.first_query + row.query);
   *reinterpret_cast<uint2*>(out + dim) =
       make_uint2(attention::pack_output(sum.x * scale, sum.y * scale, p.output),
                  attention::pack_output(sum.z * scale, sum.w * scale, p.output));
   if (p.lse == nullptr || dim != 0) return;
-  const std::int64_t head =
-      static_cast<std::int64_t>(work.batch) * p.heads_kv.value * p.group.value + row.head;
-  p.lse[head * p.seq_q + row.query] = attention::log_sum_exp(state);
+  const int heads = p.heads_kv.value * p.group.value;
+  p.lse[attention::first_lse(p.sequences, work.sequence, heads, work.batch, row.head) + row.query] =
+      attention::log_sum_exp(state);
 }
 
 /// This warp's rows of the whole sequence.
@@ -147,7 +148,7 @@ GPU_FN void write_split(const Params& p, const Work& work, int row_group,
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h;
-    if (row >= p.rows) continue;
+    if (row >= work.rows) continue;
 #pragma unroll
     for (int b = 0; b < S::kHeadDim / 16; ++b) {
       p.to.o[place_of<S>(index, row_group, b, h)] = rows.four(b, h);
@@ -156,8 +157,8 @@ GPU_FN void write_split(const Params& p, const Work& work, int row_group,
   }
 }
 
-/// Counts this block in at its KV head, by one thread; whether it is the last of the splits. The
-/// last leaves the count at none, for the next launch.
+/// Counts this block in at its tile of rows, by one thread; whether it is the last of the splits.
+/// The last leaves the count at none, for the next launch.
 GPU_FN bool arrives_last(const Params& p, const Work& work) {
   std::uint64_t* const word = p.to.arrived + work.unit;
   const std::uint64_t none = attention::no_count(p.tag);

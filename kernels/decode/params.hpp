@@ -7,14 +7,15 @@
 #include "attention/divisor.hpp"
 #include "attention/head_view.hpp"
 #include "attention/online_softmax.hpp"
+#include "attention/sequences.hpp"
 #include "decode/config.hpp"
 #include "fp8_sdpa/problem.hpp"
 #include "gpu/gpu.hpp"
 
 namespace fp8_sdpa::decode {
 
-/// Partial results of KV splits, in the workspace: what the merge reads. Of split `split` of KV
-/// head `unit` (counted over the batch) the index is unit * splits + split.
+/// Partial results of KV splits, in the workspace: what the merge reads. Of split `split` of tile
+/// of rows `unit` (counted over the batch) the index is unit * splits + split.
 struct Splits {
   /// (index, row group, head_dim / 16, 2, lane): four dims of row g + 8 h, kernel.cuh.
   float4* o;
@@ -34,16 +35,15 @@ struct Params {
   attention::Strides q_strides, o_strides;
   attention::Strides k_strides, v_strides;  ///< with pages, batch is that of a page
   attention::Divisor heads_kv, group;       ///< group: query heads of a KV head
-  int seq_q;
-  int rows;                         ///< seq_q * group
-  int seq_kv;                       ///< with seqused_kv, the most
-  const std::int32_t* seqused_kv;   ///< or null
+  attention::Divisor row_tiles;             ///< of a KV head, at most
+  int tile_rows;
+  attention::Sequences sequences;
   const std::int32_t* block_table;  ///< or null
   int pages, max_pages;
   attention::Divisor page_size;
   std::uint32_t* fault;           ///< or null
   attention::Divisor split_keys;  ///< keys of a split
-  attention::Divisor splits;      ///< of seq_kv keys
+  attention::Divisor splits;      ///< of the most keys
   std::uint64_t tag;              ///< of this plan's counts
   Splits to;
   float softmax_scale_log2;
@@ -61,46 +61,57 @@ struct Prepared {
 
 inline namespace GPU_BACKEND {
 
-/// Split `split` of one KV head of one sequence: keys [first, end).
+/// Split `split` of a tile of rows of one KV head of one sequence: keys [first, end), of which
+/// those that no row of the tile sees are left out.
 struct Work {
   int batch, kv_head, unit, split;
-  int keys;    ///< of the sequence
-  int splits;  ///< of the sequence, at least one; splits from there on have nothing to do
+  attention::Sequence sequence;
+  int first_row;  ///< of the KV head's, queries * group in all
+  int rows;       ///< of the tile; none are behind the sequence's last
+  int splits;     ///< of the sequence, at least one; splits from there on have nothing to do
   int first, end;
-  bool bad_length;  ///< it has no keys then, and its rows are NaN
 };
-
-GPU_FN Work work_of_block(const Params& p) {
-  Work work{};
-  const int block = static_cast<int>(gpu::block_idx().x);
-  work.unit = attention::quotient(block, p.splits);
-  work.split = block - work.unit * p.splits.value;
-  work.batch = attention::quotient(work.unit, p.heads_kv);
-  work.kv_head = work.unit - work.batch * p.heads_kv.value;
-  work.keys = p.seqused_kv != nullptr ? p.seqused_kv[work.batch] : p.seq_kv;
-  work.bad_length = work.keys < 0 || work.keys > p.seq_kv;
-  if (work.bad_length) work.keys = 0;
-  const int needed = attention::quotient(work.keys + p.split_keys.value - 1, p.split_keys);
-  work.splits = needed > 1 ? needed : 1;
-  work.first = work.split * p.split_keys.value;
-  work.end =
-      work.keys - work.first > p.split_keys.value ? work.first + p.split_keys.value : work.keys;
-  return work;
-}
 
 /// A query row of a KV head: rows are ordered by query, then by head.
 struct Row {
   int query, head;
   bool exists;
 };
+/// `row` counts in the tile.
 GPU_FN Row row_of(const Params& p, const Work& work, int row) {
-  const int query = attention::quotient(row, p.group);
-  return {query, work.kv_head * p.group.value + row - query * p.group.value, row < p.rows};
+  const int of_head = work.first_row + row;
+  const int query = attention::quotient(of_head, p.group);
+  return {query, work.kv_head * p.group.value + of_head - query * p.group.value, row < work.rows};
 }
 
 /// Keys that a query sees: those below this.
 GPU_FN int key_limit(const Params& p, const Work& work, int query) {
-  return p.causal ? work.keys + query + 1 - p.seq_q : work.keys;
+  const attention::Sequence& s = work.sequence;
+  return p.causal ? s.keys + query + 1 - s.queries : s.keys;
+}
+
+GPU_FN Work work_of_block(const Params& p) {
+  Work work{};
+  const int block = static_cast<int>(gpu::block_idx().x);
+  work.unit = attention::quotient(block, p.splits);
+  work.split = block - work.unit * p.splits.value;
+  const int batch_head = attention::quotient(work.unit, p.row_tiles);
+  work.first_row = (work.unit - batch_head * p.row_tiles.value) * p.tile_rows;
+  work.batch = attention::quotient(batch_head, p.heads_kv);
+  work.kv_head = batch_head - work.batch * p.heads_kv.value;
+  work.sequence = attention::sequence_of(p.sequences, work.batch);
+  const int rows = work.sequence.queries * p.group.value - work.first_row;
+  work.rows = rows < p.tile_rows ? rows : p.tile_rows;
+  const int keys = work.sequence.keys;
+  const int needed = attention::quotient(keys + p.split_keys.value - 1, p.split_keys);
+  work.splits = needed > 1 ? needed : 1;
+  work.first = work.split * p.split_keys.value;
+  work.end = keys - work.first > p.split_keys.value ? work.first + p.split_keys.value : keys;
+  if (work.rows > 0) {
+    const int seen = key_limit(p, work, row_of(p, work, work.rows - 1).query);
+    if (seen < work.end) work.end = seen;
+  }
+  return work;
 }
 
 }  // namespace GPU_BACKEND

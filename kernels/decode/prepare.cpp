@@ -1,4 +1,5 @@
 // The kernel's arguments, grid and workspace, once per plan.
+#include <algorithm>
 #include <climits>
 #include <cstddef>
 #include <limits>
@@ -13,7 +14,7 @@
 namespace fp8_sdpa::decode {
 namespace {
 
-Params params_of(const Problem& p, int keys_of_split) {
+Params params_of(const Problem& p, const PlanOptions& options, int keys_of_split) {
   Params params{};
   params.q = static_cast<const std::uint8_t*>(p.q.data);
   params.k = static_cast<const std::uint8_t*>(p.k.data);
@@ -23,26 +24,24 @@ Params params_of(const Problem& p, int keys_of_split) {
   params.descale_q = p.descales.q;
   params.descale_k = p.descales.k;
   params.descale_v = p.descales.v;
-  const bool paged = p.pages.block_table != nullptr;
-  const int sequences = paged ? p.pages.pages : p.batch;
-  const std::int64_t keys = paged ? p.pages.page_size : p.seq_kv;
-  params.q_strides = attention::strides_of(p.q, p.batch, p.heads_q, p.seq_q);
-  params.k_strides = attention::strides_of(p.k, sequences, p.heads_kv, keys);
-  params.v_strides = attention::strides_of(p.v, sequences, p.heads_kv, keys);
-  params.o_strides = attention::strides_of(p.o, p.batch, p.heads_q, p.seq_q);
+  const attention::RowsOf q = attention::rows_of_q(p);
+  const attention::RowsOf kv = attention::rows_of_kv(p);
+  params.q_strides = attention::strides_of(p.q, q.batch, p.heads_q, q.seq);
+  params.k_strides = attention::strides_of(p.k, kv.batch, p.heads_kv, kv.seq);
+  params.v_strides = attention::strides_of(p.v, kv.batch, p.heads_kv, kv.seq);
+  params.o_strides = attention::strides_of(p.o, q.batch, p.heads_q, q.seq);
   params.heads_kv = attention::divisor(p.heads_kv);
   params.group = attention::divisor(p.heads_q / p.heads_kv);
-  params.seq_q = static_cast<int>(p.seq_q);
-  params.rows = params.seq_q * params.group.value;
-  params.seq_kv = static_cast<int>(p.seq_kv);
-  params.seqused_kv = p.ragged.seqused_kv;
+  params.tile_rows = row_groups_for(p, options) * kWarpRows;
+  params.row_tiles = attention::divisor(static_cast<int>(row_tiles(p)));
+  params.sequences = attention::sequences_of(p);
   params.block_table = p.pages.block_table;
   params.pages = p.pages.pages;
   params.max_pages = p.pages.max_pages;
-  params.page_size = attention::divisor(paged ? p.pages.page_size : 1);
+  params.page_size = attention::divisor(std::max(p.pages.page_size, 1));
   params.fault = p.fault;
   params.split_keys = attention::divisor(keys_of_split);
-  params.splits = attention::divisor((params.seq_kv + keys_of_split - 1) / keys_of_split);
+  params.splits = attention::divisor((params.sequences.seq_kv + keys_of_split - 1) / keys_of_split);
   params.tag = attention::new_plan_tag();
   params.softmax_scale_log2 = p.softmax_scale * attention::kLog2E;
   params.causal = p.mask == Mask::kCausal;
@@ -61,27 +60,28 @@ int keys_of_split(const Problem& problem, const Device& device, const PlanOption
 }  // namespace
 
 double predicted_us(const Problem& p, int sm_count, const PlanOptions& options) {
-  if (p.seq_q * (p.heads_q / p.heads_kv) > kMaxRows) return std::numeric_limits<double>::infinity();
+  const bool for_others = rows_of_head(p) > kMaxRows && !attention::is_ragged_or_paged(p);
+  if (for_others) return std::numeric_limits<double>::infinity();
   return us_in_splits(p, sm_count, split_keys(p, sm_count, options));
 }
 
 Status prepare(const Problem& problem, const Device& device, const PlanOptions& options,
                detail::PlanState& state) {
   Prepared prepared{};
-  prepared.params = params_of(problem, keys_of_split(problem, device, options));
-  const int units = problem.batch * problem.heads_kv;
+  prepared.params = params_of(problem, options, keys_of_split(problem, device, options));
+  const int units = problem.batch * problem.heads_kv * prepared.params.row_tiles.value;
   const int splits = prepared.params.splits.value;
   constexpr int kMaxBlocks = INT_MAX;
   if (splits > kMaxBlocks / units) {
     return unsupported("decode_split_kv serves at most " + std::to_string(kMaxBlocks) +
-                       " splits of KV heads, not " + std::to_string(units) + " * " +
+                       " splits of tiles of rows, not " + std::to_string(units) + " * " +
                        std::to_string(splits) + "; without batch_invariant there are fewer");
   }
   prepared.input = problem.q.dtype;
   prepared.blocks = units * splits;
   if (splits > 1) {
     const auto parts = static_cast<std::size_t>(prepared.blocks);
-    const auto rows = static_cast<std::size_t>(row_groups(prepared.params.rows) * kWarpRows);
+    const auto rows = static_cast<std::size_t>(prepared.params.tile_rows);
     prepared.rows_offset =
         parts * rows * static_cast<std::size_t>(problem.head_dim) * sizeof(float);
     prepared.arrived_offset = prepared.rows_offset + parts * rows * sizeof(attention::RowState);

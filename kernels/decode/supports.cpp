@@ -1,7 +1,7 @@
 #include <climits>
 #include <string>
 
-#include "decode/config.hpp"
+#include "decode/cost_model.hpp"
 #include "decode/decode.hpp"
 #include "dispatch/compiled_archs.hpp"
 
@@ -46,8 +46,14 @@ Status supports(const Problem& p, const Device& device) {
   }
   if (Status s = check_formats(p); !s.ok()) return s;
   const std::int64_t group = p.heads_q / p.heads_kv;
-  if (p.seq_q > kMaxRows / group) {
+  if (p.seq_q > kMaxRows / group && !attention::is_ragged_or_paged(p)) {
     return unsupported(kName + " serves at most " + std::to_string(kMaxRows) +
+                       " query rows of a KV head of whole tensors, not " + std::to_string(p.seq_q) +
+                       " * " + std::to_string(group) + " (seq_q * heads_q / heads_kv)");
+  }
+  constexpr std::int64_t kMaxRowsOfHead = INT_MAX / 2;
+  if (p.seq_q > kMaxRowsOfHead / group) {
+    return unsupported(kName + " serves at most " + std::to_string(kMaxRowsOfHead) +
                        " query rows of a KV head, not " + std::to_string(p.seq_q) + " * " +
                        std::to_string(group) + " (seq_q * heads_q / heads_kv)");
   }
@@ -57,11 +63,12 @@ Status supports(const Problem& p, const Device& device) {
                        std::to_string(p.seq_kv));
   }
   // Splits are shared out so that there are few more blocks than that.
-  constexpr std::int64_t kMaxHeads = 1 << 20;
-  if (std::int64_t{p.batch} * p.heads_kv > kMaxHeads) {
-    return unsupported(kName + " serves at most " + std::to_string(kMaxHeads) +
-                       " KV heads in all sequences, not " + std::to_string(p.batch) + " * " +
-                       std::to_string(p.heads_kv));
+  constexpr std::int64_t kMaxTiles = 1 << 28;
+  const std::int64_t heads = std::int64_t{p.batch} * p.heads_kv;
+  if (row_tiles(p) > kMaxTiles / heads) {
+    return unsupported(kName + " serves at most " + std::to_string(kMaxTiles) + " tiles of " +
+                       std::to_string(kMaxRows) + " rows of all KV heads, not " +
+                       std::to_string(heads) + " * " + std::to_string(row_tiles(p)));
   }
   return {};
 }

@@ -3,9 +3,11 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 
+#include "attention/sequences.hpp"
 #include "dispatch/check_tensor.hpp"
 
 namespace fp8_sdpa::detail {
@@ -68,6 +70,38 @@ Status check_pages(const Problem& p) {
                           std::to_string(std::int64_t{pages.max_pages} * pages.page_size));
 }
 
+Status check_ragged(const Problem& p) {
+  constexpr std::int64_t kMaxRows = std::numeric_limits<std::int32_t>::max();
+  const Ragged& ragged = p.ragged;
+  struct Packed {
+    const char* name;
+    const std::int32_t* offsets;
+    const char* total_name;
+    std::int64_t total;
+  };
+  for (const Packed& packed :
+       {Packed{"ragged.cu_seqlens_q", ragged.cu_seqlens_q, "ragged.total_q", ragged.total_q},
+        Packed{"ragged.cu_seqlens_kv", ragged.cu_seqlens_kv, "ragged.total_kv", ragged.total_kv}}) {
+    if (packed.offsets == nullptr && packed.total != 0) {
+      return invalid_argument(std::string(packed.name) + " is null, but " + packed.total_name +
+                              " is " + std::to_string(packed.total));
+    }
+    if (packed.total < 0 || packed.total > kMaxRows) {
+      return invalid_argument(std::string(packed.total_name) + " is " +
+                              std::to_string(packed.total) + "; it must be 0 to 2^31 - 1");
+    }
+  }
+  if (ragged.cu_seqlens_kv == nullptr) return {};
+  for (const auto& [name, also] :
+       {std::pair<const char*, const void*>{"ragged.seqused_kv", ragged.seqused_kv},
+        {"pages.block_table", p.pages.block_table}}) {
+    if (also == nullptr) continue;
+    return invalid_argument("ragged.cu_seqlens_kv and " + std::string(name) +
+                            " are both given; keys lie in one of these ways");
+  }
+  return {};
+}
+
 Status check_dtype(const View& view, bool is_output) {
   const Dtype dtype = view.tensor->dtype;
   const bool is_right = is_output ? dtype == Dtype::kHalf || dtype == Dtype::kBFloat16
@@ -98,18 +132,24 @@ Status check_overlap(const Problem& p, const View& output, const std::array<View
   const auto words_of = [](const void* first, std::uintptr_t count) {
     return floats_of(static_cast<const float*>(first), first == nullptr ? 0 : count);
   };
-  const std::array<NamedRange, 8> read = {
+  const std::uintptr_t offsets = size(p.batch) + 1;
+  const bool packed = p.ragged.cu_seqlens_q != nullptr;
+  const std::uintptr_t lse_rows =
+      packed ? size(p.heads_q) * size(p.ragged.total_q) : q_heads * size(p.seq_q);
+  const std::array<NamedRange, 10> read = {
       {{"q", bytes_of(inputs[0])},
        {"k", bytes_of(inputs[1])},
        {"v", bytes_of(inputs[2])},
        {"descales.q", floats_of(p.descales.q, q_heads)},
        {"descales.k", floats_of(p.descales.k, kv_heads)},
        {"descales.v", floats_of(p.descales.v, kv_heads)},
+       {"ragged.cu_seqlens_q", words_of(p.ragged.cu_seqlens_q, offsets)},
+       {"ragged.cu_seqlens_kv", words_of(p.ragged.cu_seqlens_kv, offsets)},
        {"ragged.seqused_kv", words_of(p.ragged.seqused_kv, size(p.batch))},
        {"pages.block_table",
         words_of(p.pages.block_table, size(p.batch) * size(p.pages.max_pages))}}};
   const std::array<NamedRange, 3> written = {{{"o", bytes_of(output)},
-                                              {"lse", words_of(p.lse, q_heads * size(p.seq_q))},
+                                              {"lse", words_of(p.lse, lse_rows)},
                                               {"fault", words_of(p.fault, 1)}}};
   return check_apart(written, read);
 }
@@ -119,14 +159,14 @@ Status check_overlap(const Problem& p, const View& output, const std::array<View
 Status check_problem(const Problem& p) {
   if (Status s = check_sizes(p); !s.ok()) return s;
   if (Status s = check_pages(p); !s.ok()) return s;
-  const bool paged = p.pages.block_table != nullptr;
-  const std::int64_t sequences = paged ? p.pages.pages : p.batch;
-  const std::int64_t keys = paged ? p.pages.page_size : p.seq_kv;
-  const View output{"o", &p.o, {p.batch, p.heads_q, p.seq_q, p.head_dim}};
+  if (Status s = check_ragged(p); !s.ok()) return s;
+  const attention::RowsOf q_rows = attention::rows_of_q(p);
+  const attention::RowsOf kv_rows = attention::rows_of_kv(p);
+  const View output{"o", &p.o, {q_rows.batch, p.heads_q, q_rows.seq, p.head_dim}};
   const std::array<View, 3> inputs = {{
-      {"q", &p.q, {p.batch, p.heads_q, p.seq_q, p.head_dim}},
-      {"k", &p.k, {sequences, p.heads_kv, keys, p.head_dim}},
-      {"v", &p.v, {sequences, p.heads_kv, keys, p.head_dim}, /*may_be_transposed=*/true},
+      {"q", &p.q, {q_rows.batch, p.heads_q, q_rows.seq, p.head_dim}},
+      {"k", &p.k, {kv_rows.batch, p.heads_kv, kv_rows.seq, p.head_dim}},
+      {"v", &p.v, {kv_rows.batch, p.heads_kv, kv_rows.seq, p.head_dim}, /*may_be_transposed=*/true},
   }};
   for (const View& input : inputs) {
     if (Status s = check_view(input, /*is_output=*/false); !s.ok()) return s;
@@ -143,7 +183,9 @@ Status check_problem(const Problem& p) {
     if (Status s = check_pointer("lse", p.lse, kFloatAlignment); !s.ok()) return s;
   }
   for (const auto& [name, words] :
-       {std::pair<const char*, const void*>{"ragged.seqused_kv", p.ragged.seqused_kv},
+       {std::pair<const char*, const void*>{"ragged.cu_seqlens_q", p.ragged.cu_seqlens_q},
+        {"ragged.cu_seqlens_kv", p.ragged.cu_seqlens_kv},
+        {"ragged.seqused_kv", p.ragged.seqused_kv},
         {"pages.block_table", p.pages.block_table},
         {"fault", p.fault}}) {
     if (Status s = check_words(name, words); !s.ok()) return s;

@@ -29,6 +29,7 @@ std::vector<Prediction> predictions(const Problem& problem, const Device& device
                                     const PlanOptions& options) {
   Problem predicted = problem;
   if (options.batch_invariant) {
+    predicted.ragged.cu_seqlens_q = nullptr;  // as many queries each
     predicted.batch = kHopperMultiprocessors;
     predicted.seq_q = predicted.seq_kv = kLong;
     predicted.mask = Mask::kNone;

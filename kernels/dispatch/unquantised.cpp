@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "attention/sequences.hpp"
 #include "dispatch/plan_state.hpp"
 #include "fp8_sdpa/quantise.hpp"
 #include "gpu/queue.hpp"
@@ -130,8 +131,7 @@ Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& de
   if (options.no_workspace) {
     return invalid_argument("PlanOptions::no_workspace is set; codes need a workspace");
   }
-  if (problem.attention.pages.block_table != nullptr ||
-      problem.attention.ragged.seqused_kv != nullptr) {
+  if (attention::is_ragged_or_paged(problem.attention)) {
     return unsupported(
         "unquantised problems are served as whole tensors, not as pages or ragged "
         "lengths: quantise into the cache, and plan attention on it");

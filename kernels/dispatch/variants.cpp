@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/sequences.hpp"
 #include "decode/decode.hpp"
 #include "decode/kernel.cuh"
 #include "dispatch/check_problem.hpp"
@@ -93,6 +94,7 @@ struct Sm90Variant {
     detail::VariantImpl impl{supports, {}, {}};
     impl.predicted_us = predicted_us;
     impl.needs_workspace = sm90::needs_workspace(kName);
+    impl.serves_caches = sm90::serves_caches(kName);
     impl.has_kernel_of_exact_sums = has_kernel_of_exact_sums;
 #if FP8_SDPA_HAS_SM90A
     impl.device.prepare = prepare<Backend::kDevice>;
@@ -279,8 +281,7 @@ Status Variant::supports(const Problem& problem, const Device& device) const {
                        " bytes of shared memory per block; " + device.name + " has " +
                        std::to_string(device.shared_memory_per_block));
   }
-  if (!impl->serves_caches &&
-      (problem.pages.block_table != nullptr || problem.ragged.seqused_kv != nullptr)) {
+  if (!impl->serves_caches && attention::is_ragged_or_paged(problem)) {
     return unsupported(std::string(name) + " serves whole tensors, not " +
                        (problem.pages.block_table != nullptr ? "pages" : "ragged lengths"));
   }

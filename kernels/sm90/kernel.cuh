@@ -39,8 +39,9 @@ struct Kernel {
 
   /// Whether a block finds its first tile range before it meets: straight code takes some four
   /// clocks an instruction, and all that comes behind the meeting delays the first load. Where V is
-  /// transposed before, and at head_dim 256, ptxas then spills.
-  static constexpr bool kFindsFirst = !T::kVInWorkspace && T::kHeadDim < 256;
+  /// transposed before, and at head_dim 256, ptxas then spills; the order of a ragged batch is not
+  /// known yet.
+  static constexpr bool kFindsFirst = !T::kVInWorkspace && T::kHeadDim < 256 && !T::kRagged;
 
   static constexpr std::size_t kSharedLimit = 227 * 1024;  // that a block may opt in to
   static_assert(sizeof(Shared) <= kSharedLimit);
@@ -135,7 +136,9 @@ struct Kernel {
         return;
       }
     } else if (warp == 0) {
-      if (issues_loads()) load(p, sm, NextWork<T>(p));
+      if (!issues_loads()) return;
+      if constexpr (T::kRagged) gpu::pdl_wait();  // for the order
+      load(p, sm, NextWork<T>(p));
       return;
     }
     if constexpr (T::kTransposesOnce) {
@@ -156,13 +159,14 @@ struct Kernel {
 
   /// Tells the warp's epilogue where its work tile lies.
   GPU_FN static void hold(const Params& p, Shared& sm, int step, const Work& work) {
-    const int warp = gpu::warp_idx() - kWarpgroupWarps;
-    const int row = work.first_row + row_of_warp<T>(warp);
+    const int warp = consumer_warp<T>();
+    const int row = T::kRagged ? work.sequence.first_query : work.first_row + row_of_warp<T>(warp);
     std::uint16_t* const o = attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides,
                                                     work.batch, work.head, row);
     gpu::sync_warp();  // nobody reads those of the work tile before any more
     if (gpu::lane_idx() == 0) {
       sm.held[warp] = {work.batch, work.head, work.first_row, step == 0, 0.0F, o};
+      if constexpr (T::kRagged) held_of_warp(sm) = {work, step, 0};
     }
     gpu::sync_warp();
   }
@@ -181,6 +185,8 @@ struct Kernel {
         next.find(p, consumer.step + 1);
         if (next.any()) hold(p, sm, next.step, next.work);
       }
+    } else if constexpr (T::kRagged) {
+      consume_ragged(p, sm, group);
     } else {
       gpu::pdl_wait();
       Consumer<T> consumer(p, sm, group);
@@ -191,6 +197,23 @@ struct Kernel {
         hold(p, sm, step, work);
         work_off(consumer, step, work, done);
       }
+    }
+  }
+  /// The loop over keys has no register for where the warp is in the batch.
+  GPU_FN static void consume_ragged(const Params& p, Shared& sm, int group) {
+    gpu::pdl_wait();
+    Progress done;
+    Consumer<T> consumer(p, sm, group);
+    for (int step = 0, rank = 0;;) {
+      const int work_tile = same_in_all<true>(range_of<T>(p, step).work_tile);
+      if (work_tile == TileRange::kNone) return;
+      const Work work = locate_ragged<T, true>(p, work_tile, rank);
+      hold(p, sm, step, work);
+      work_off(consumer, step, work, done);
+      const auto& held = held_of_warp(sm);
+      step = same_in_all<true>(held.step) + 1;
+      rank = same_in_all<true>(held.work.rank);
+      done.work_tiles = static_cast<unsigned>(same_in_all<true>(held.work_tiles));
     }
   }
 
@@ -207,7 +230,7 @@ struct Kernel {
     consumer.step = step;
     // On their way while Q is.
     const int kv = work.batch * p.heads_kv + work.kv_head;
-    const float scale = score_scale(p, work);
+    const float scale = T::kRagged ? 0.0F : score_scale(p, work);
     const float v_descale = p.descale_v[kv];
     if (work.tiles > 0) {
       // A warpgroup without tiles does not wait: Q of a later work tile may be there already.
@@ -219,7 +242,8 @@ struct Kernel {
       ++done.work_tiles;
     }
     if (gpu::lane_idx() == 0) {
-      sm.held[gpu::warp_idx() - kWarpgroupWarps].v_descale = v_descale;
+      sm.held[consumer_warp<T>()].v_descale = v_descale;
+      if constexpr (T::kRagged) held_of_warp(sm).work_tiles = static_cast<int>(done.work_tiles);
     }
     gpu::sync_warp();
     done.tiles = consumer.run(work, scale, done.tiles, o);

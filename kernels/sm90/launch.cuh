@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "attention/online_softmax.hpp"
 #include "attention/plan_tag.hpp"
 #include "sm90/kernel.cuh"
 #include "sm90/load/pre_transpose.cuh"
 #include "sm90/sm90.hpp"
+#include "sm90/work/order_sequences.cuh"
+#include "sm90/work/packing.hpp"
 
 namespace fp8_sdpa::sm90 {
 
@@ -32,12 +35,15 @@ constexpr std::size_t aligned(std::size_t bytes) {
 inline namespace GPU_BACKEND {
 
 /// A map of (batch, heads, rows, columns) codes whose box is one panel of a tile. `row_stride` is
-/// that of the rows; columns are contiguous.
+/// that of the rows; columns are contiguous. With heads_inside it is of (batch, rows, heads,
+/// columns), and a box has box_heads.
 struct MapRequest {
   const Tensor* tensor;
   std::int64_t rows, columns, row_stride;
   int heads, batch;
   int box_rows, box_columns;
+  bool heads_inside = false;
+  int box_heads = 1;
 };
 
 inline Status encode(const MapRequest& request, gpu::TensorMap& map, MapSteps& steps) {
@@ -62,6 +68,12 @@ inline Status encode(const MapRequest& request, gpu::TensorMap& map, MapSteps& s
   shape.box = {static_cast<std::uint32_t>(request.box_columns),
                static_cast<std::uint32_t>(request.box_rows), 1, 1};
   shape.swizzle = swizzle_for(request.box_columns);
+  if (request.heads_inside) {
+    shape.box[2] = static_cast<std::uint32_t>(request.box_heads);
+    std::swap(shape.sizes[1], shape.sizes[2]);
+    std::swap(shape.strides[1], shape.strides[2]);
+    std::swap(shape.box[1], shape.box[2]);
+  }
   return gpu::encode_tensor_map(shape, map);
 }
 
@@ -86,7 +98,7 @@ inline void plan_passes(const Problem& p, Params& params) {
 /// queue.
 template <class T>
 bool keys_pair_up(const Problem& p) {
-  return T::kHeadDim == 64 && !T::kVInWorkspace && p.v.stride_dim == 1 &&
+  return T::kHeadDim == 64 && !T::kVInWorkspace && !T::kRagged && p.v.stride_dim == 1 &&
          p.v.stride_seq == p.head_dim && p.seq_kv % 2 == 0;
 }
 /// The same rows, which are contiguous, two by two.
@@ -106,15 +118,21 @@ Status prepare_params(const Problem& p, Params& params) {
   using Values = typename Shared::Values;
   const bool transposed = p.v.stride_dim != 1;
   const int box_dims = T::kVInWorkspace ? T::kUnitDims : T::kHeadDim;
-  const MapRequest q{&p.q,      p.seq_q, p.head_dim, p.q.stride_seq,
-                     p.heads_q, p.batch, T::kTileM,  Shared::Queries::kPanelBytes};
-  const MapRequest k{&p.k,       p.seq_kv, p.head_dim, p.k.stride_seq,
-                     p.heads_kv, p.batch,  T::kTileN,  Keys::kPanelBytes};
+  const attention::RowsOf q_rows = attention::rows_of_q(p);
+  const attention::RowsOf kv_rows = attention::rows_of_kv(p);
+  const int box_keys = T::kRagged ? keys_of_box(p, T::kTileN) : T::kTileN;
+  const Packing packing = packing_of(T::kConfig, p);
+  const int box_queries = T::kTileM >> packing.log2;
+  const MapRequest q{&p.q,       q_rows.seq,    p.head_dim,  p.q.stride_seq,
+                     p.heads_q,  q_rows.batch,  box_queries, Shared::Queries::kPanelBytes,
+                     T::kRagged, packing.pack()};
+  const MapRequest k{&p.k,       kv_rows.seq,   p.head_dim, p.k.stride_seq,
+                     p.heads_kv, kv_rows.batch, box_keys,   Keys::kPanelBytes};
   const MapRequest v = transposed
-                           ? MapRequest{&p.v,       p.head_dim, p.seq_kv, p.v.stride_dim,
-                                        p.heads_kv, p.batch,    box_dims, Values::kPanelBytes}
-                           : MapRequest{&p.v,       p.seq_kv, p.head_dim, p.v.stride_seq,
-                                        p.heads_kv, p.batch,  T::kTileN,  Keys::kPanelBytes};
+                           ? MapRequest{&p.v,       p.head_dim,    kv_rows.seq, p.v.stride_dim,
+                                        p.heads_kv, kv_rows.batch, box_dims,    Values::kPanelBytes}
+                           : MapRequest{&p.v,       kv_rows.seq,   p.head_dim, p.v.stride_seq,
+                                        p.heads_kv, kv_rows.batch, box_keys,   Keys::kPanelBytes};
   params.v_pairs = keys_pair_up<T>(p) ? 1 : 0;
   if (Status s = encode(q, params.q, params.q_steps); !s.ok()) return s;
   if (Status s = encode(k, params.k, params.k_steps); !s.ok()) return s;
@@ -125,22 +143,46 @@ Status prepare_params(const Problem& p, Params& params) {
   params.descale_q = p.descales.q;
   params.descale_k = p.descales.k;
   params.descale_v = p.descales.v;
-  params.o_strides = attention::strides_of(p.o, p.batch, p.heads_q, p.seq_q);
+  params.o_strides = attention::strides_of(p.o, q_rows.batch, p.heads_q, q_rows.seq);
   params.heads_q = attention::divisor(p.heads_q);
   params.group = attention::divisor(p.heads_q / p.heads_kv);
   params.heads_kv = p.heads_kv;
   params.seq_q = static_cast<int>(p.seq_q);
   params.seq_kv = static_cast<int>(p.seq_kv);
-  const int tiles_m = static_cast<int>((p.seq_q + T::kTileM - 1) / T::kTileM);
-  params.tiles_m = attention::divisor(tiles_m);
-  params.work_tiles = tiles_m * p.batch * p.heads_q;
-  plan_passes(p, params);
-  params.pass_work_tiles = attention::divisor(tiles_m * params.pass_heads.value);
   params.softmax_scale_log2 = p.softmax_scale * attention::kLog2E;
   params.causal = p.mask == Mask::kCausal;
   params.v_transposed = transposed;
   params.output = p.o.dtype;
   return {};
+}
+
+/// Work tiles, of sequences that are all as long.
+template <class T>
+void plan_work_tiles(const Problem& p, Params& params) {
+  const int tiles_m = static_cast<int>((p.seq_q + T::kTileM - 1) / T::kTileM);
+  params.tiles_m = attention::divisor(tiles_m);
+  params.work_tiles = tiles_m * p.batch * p.heads_q;
+  plan_passes(p, params);
+  params.pass_work_tiles = attention::divisor(tiles_m * params.pass_heads.value);
+}
+
+/// Work tiles that the device counts: work/ragged.cuh.
+template <class T>
+void plan_ragged(const Problem& p, int blocks, Prepared& prepared, std::size_t& workspace_bytes) {
+  const Packing packing = packing_of(T::kConfig, p);
+  RaggedParams& ragged = prepared.params.ragged;
+  ragged.sequences = attention::sequences_of(p);
+  ragged.block_table = p.pages.block_table;
+  ragged.pages = p.pages.pages;
+  ragged.max_pages = p.pages.max_pages;
+  ragged.page_size = attention::divisor(std::max(p.pages.page_size, 1));
+  ragged.box_keys = keys_of_box(p, T::kTileN);
+  ragged.batch = p.batch;
+  ragged.pack_log2 = packing.log2;
+  ragged.heads = attention::divisor(packing.heads);
+  ragged.fault = p.fault;
+  workspace_bytes = (static_cast<std::size_t>(p.batch) + 1) * sizeof(RaggedSequence);
+  prepared.blocks = static_cast<int>(std::min<std::int64_t>(blocks, most_work_tiles(packing, p)));
 }
 
 /// Shares the work tiles out to `blocks` blocks, the costs as seen on an H200. On the host executor
@@ -210,8 +252,13 @@ Status prepare(const Problem& problem, const Device& device, const PlanOptions& 
   const int blocks = kBackend == Backend::kDevice ? device.sm_count : kHostBlocks;
   const Status made = prepare_params<T>(problem, prepared.params);
   if (!made.ok()) return made;
-  plan_schedule<T>(blocks, may_share_rows(options), prepared, state.workspace_bytes);
-  if (T::kVInWorkspace) plan_values<T>(problem, prepared, state.workspace_bytes);
+  if constexpr (T::kRagged) {
+    plan_ragged<T>(problem, blocks, prepared, state.workspace_bytes);
+  } else {
+    plan_work_tiles<T>(problem, prepared.params);
+    plan_schedule<T>(blocks, may_share_rows(options), prepared, state.workspace_bytes);
+    if (T::kVInWorkspace) plan_values<T>(problem, prepared, state.workspace_bytes);
+  }
   detail::put(state, prepared);
   return {};
 }
@@ -224,6 +271,7 @@ Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue&
   if (state.workspace_bytes > 0) {
     auto* const bytes = static_cast<std::byte*>(workspace);
     params.splits = bytes;
+    params.ragged.order = reinterpret_cast<RaggedSequence*>(bytes);
     params.values = reinterpret_cast<std::uint8_t*>(bytes + prepared.values_offset);
     params.units.claimed = reinterpret_cast<std::uint64_t*>(bytes + prepared.counts_offset);
     params.units.transposed = params.units.claimed + prepared.kv_heads;
@@ -238,6 +286,8 @@ Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue&
       const dim3 value_grid(
           static_cast<unsigned>(values.tiles.value * prepared.kv_heads * Values::kParts));
       return gpu::launch_both<Values, K>(value_grid, values, grid, params, on);
+    } else if constexpr (K::T::kRagged) {
+      return gpu::launch_both<OrderSequences<Tag>, K>(dim3(1), params, grid, params, on);
     } else {
       return gpu::launch<K>(grid, params, on);
     }

@@ -2,6 +2,10 @@
 //
 //   launch_us + tile_us * tiles + v_us * 10^-6 V's elements
 //
+// or, for the tiles, as long as K and V are under way from memory.
+//
+// Sequences whose lengths the device alone knows count as long as the mean, with seq_kv keys each.
+//
 // tiles are the KV tiles of the block that ends last, as schedule.hpp deals them to persistent
 // blocks; what it does beside them is counted in KV tiles too. Where V is transposed before it is
 // multiplied, all of it is. The kernel's numbers are fitted to launches on an H200: costs.def.
@@ -10,22 +14,29 @@
 
 #include "sm90/config.hpp"
 #include "sm90/sm90.hpp"
+#include "sm90/work/packing.hpp"
 #include "sm90/work/schedule.hpp"
 
 namespace fp8_sdpa::sm90 {
 namespace {
 
+/// At which K and V come from an H200's memory.
+constexpr double kBytesPerUs = 3.6e6;
+/// That a block takes to find its next work tile of a ragged batch.
+constexpr double kFindUs = 3.5;
+
 /// KV tiles of the work tile that is dealt `work tile`-th, longest first; the warpgroups that share
 /// its rows have equally many.
-std::int64_t tiles_of_work_tile(const Config& config, const Problem& p, std::int64_t work_tile) {
+std::int64_t tiles_of_work_tile(const Config& config, const Problem& p, const Packing& packing,
+                                std::int64_t work_tile) {
   const std::int64_t group_keys = std::int64_t{config.tile_n} * config.kv_splits;
   std::int64_t keys = p.seq_kv;
   if (p.mask == Mask::kCausal) {
-    const std::int64_t tile_m = config.tile_m();
-    const std::int64_t tiles_m = (p.seq_q + tile_m - 1) / tile_m;
-    const std::int64_t tile = tiles_m - 1 - work_tile / (std::int64_t{p.batch} * p.heads_q);
-    const std::int64_t rows = std::min(p.seq_q, (tile + 1) * tile_m);
-    keys = std::clamp<std::int64_t>(rows + p.seq_kv - p.seq_q, 0, p.seq_kv);
+    const std::int64_t queries = mean_queries(p);
+    const std::int64_t tile =
+        packing.row_tiles(queries) - 1 - work_tile / (std::int64_t{p.batch} * packing.heads);
+    const std::int64_t end = std::min(queries, (tile + 1) * (packing.tile_m >> packing.log2));
+    keys = std::clamp<std::int64_t>(end + p.seq_kv - queries, 0, p.seq_kv);
   }
   return (keys + group_keys - 1) / group_keys * config.kv_splits;
 }
@@ -34,15 +45,15 @@ std::int64_t tiles_of_work_tile(const Config& config, const Problem& p, std::int
 
 Load load_of(const TileShape& shape, const Problem& p, int sm_count, const PlanOptions& options) {
   const Config& config = shape.config;
-  const std::int64_t tile_m = config.tile_m();
+  const Packing packing = packing_of(config, p);
   // More, which batch_invariant may predict for, are as good as these.
   const std::int64_t work_tiles =
-      std::min(kMaxWorkTiles, (p.seq_q + tile_m - 1) / tile_m * p.batch * p.heads_q);
+      std::min(kMaxWorkTiles, packing.row_tiles(mean_queries(p)) * p.batch * packing.heads);
   const auto tiles = [&](int work_tile) {
-    return static_cast<int>(tiles_of_work_tile(config, p, work_tile));
+    return static_cast<int>(tiles_of_work_tile(config, p, packing, work_tile));
   };
   const RangeCosts costs = range_costs(config, p.head_dim);
-  const bool may_split = may_share_rows(options) && !config.two_terms;
+  const bool may_split = may_share_rows(options) && !config.two_terms && !config.ragged;
   const Makespan makespan =
       may_split ? make_schedule(static_cast<int>(work_tiles), sm_count, tiles, costs)
                 : make_whole_schedule(static_cast<int>(work_tiles), sm_count, tiles, costs);
@@ -55,7 +66,15 @@ Load load_of(const TileShape& shape, const Problem& p, int sm_count, const PlanO
 double predicted_us(const TileShape& shape, const Problem& p, int sm_count,
                     const PlanOptions& options) {
   const Load load = load_of(shape, p, sm_count, options);
-  return shape.cost.launch_us + shape.cost.tile_us * load.tiles + shape.cost.v_us * 1e-6 * load.v;
+  const double kv_bytes =
+      2.0 * static_cast<double>(p.batch) * p.heads_kv * static_cast<double>(p.seq_kv) * p.head_dim;
+  const Packing packing = packing_of(shape.config, p);
+  const std::int64_t found =
+      shape.config.ragged ? packing.row_tiles(mean_queries(p)) * p.batch * packing.heads / sm_count
+                          : 0;
+  return shape.cost.launch_us + kFindUs * static_cast<double>(found) +
+         std::max(shape.cost.tile_us * load.tiles, kv_bytes / kBytesPerUs) +
+         shape.cost.v_us * 1e-6 * load.v;
 }
 
 }  // namespace fp8_sdpa::sm90

@@ -17,6 +17,7 @@
 
 #include "gpu/hopper.hpp"
 #include "sm90/config.hpp"
+#include "sm90/work/params.hpp"
 
 namespace fp8_sdpa::sm90 {
 
@@ -77,7 +78,11 @@ struct Traits {
   static constexpr bool kTransposesOnce = kConfig.transposes_once();
   static constexpr int kKvSplits = kConfig.kv_splits;
   /// Whether blocks may share a work tile (schedule.hpp).
-  static constexpr bool kMaySplit = !kConfig.two_terms;
+  static constexpr bool kMaySplit = !kConfig.two_terms && !kConfig.ragged;
+  static constexpr bool kRagged = kConfig.ragged;
+  /// Whether a lane keeps the scale of its rows in shared memory. At head_dim 256 there is no room,
+  /// and no need.
+  static constexpr bool kRecallsScale = kRagged && kHeadDim < 256;
 
   static constexpr int kScoreRegisters = kTileN / 2;     ///< S, fp32
   static constexpr int kOutputRegisters = kHeadDim / 2;  ///< O, fp32
@@ -101,6 +106,8 @@ struct Traits {
   // A warpgroup holds values of one tile while it waits for those of its next.
   static_assert(kConfig.pipeline == Pipeline::kSerial || kStages >= 2 * kKvSplits);
   static_assert(kConfig.linear_exp2 == 0 || kConfig.mma_row_sums);  // l would have to add them up
+  // Whether a row is the first or the second of a lane must change no bit of it.
+  static_assert(!kRagged || (kConfig.linear_exp2 & 0x5555) == (kConfig.linear_exp2 >> 1 & 0x5555));
   static_assert(!kConfig.ping_pong || (kKvSplits == 1 && kConfig.pipeline == Pipeline::kSerial));
 };
 
@@ -147,8 +154,29 @@ struct Held {
   int batch, head, first_row;
   bool first;  ///< of the block's work tiles
   float v_descale;
-  std::uint16_t* o;  ///< the warp's first row
+  std::uint16_t* o;  ///< the warp's first row; with Config::ragged the sequence's
 };
+
+/// With Config::ragged.
+template <class T, bool = T::kRagged>
+struct RaggedState {
+  /// Beside Held.
+  struct HeldToo {
+    Work work;
+    int step;        ///< of the block's work
+    int work_tiles;  ///< with keys, this one among them
+  };
+  HeldToo held[T::kConsumerWarps];
+  float scales[T::kRecallsScale ? T::kConsumers * kWarpgroupThreads : 1];  ///< of a lane's rows
+  /// What the loader says of the tile in a staging buffer: keys that the sequence has.
+  int staged_keys[T::kConfig.warp_per_tile ? T::kTransposers : 2];
+  /// Whether a page of the work tile does not exist: of the last few. Before the loader is at the
+  /// next but kWorkTiles - 1, each consumer has stored the first of them.
+  static constexpr int kWorkTiles = 4;
+  bool bad_page[kWorkTiles];
+};
+template <class T>
+struct RaggedState<T, false> {};
 
 /// Barriers (mbarriers, one phase per use):
 ///
@@ -191,6 +219,7 @@ struct Shared {
   bool no_tile[kStagingFull];  ///< whether staging_full says that no tile is left
   float zero;                  ///< 0
   gpu::MBarrier ping_pong[T::kConfig.ping_pong ? T::kRowGroups : 1][kWarpgroupWarps];
+  RaggedState<T> ragged;
 
   /// With Transpose::kOnceByBlocks, where nothing lands. (One barrier more to initialise, and ptxas
   /// spills at head_dim 256.)

@@ -18,7 +18,7 @@ inline bool may_share_rows(const PlanOptions& options) {
 }
 
 /// Whether the kernel serves a problem: its head_dim and its LSE; masks none and causal; heads_kv
-/// dividing heads_q; E4M3; row-major or transposed V; sm_90; its number of keys.
+/// dividing heads_q; E4M3; row-major or transposed V; sm_90; its number of keys; its pages.
 Status supports(const TileShape& shape, const Problem& problem, const Device& device);
 
 /// What a problem is for a kernel's Cost.
@@ -43,12 +43,16 @@ Status prepare(const Problem& problem, const Device& device, const PlanOptions& 
 template <class Tag, Backend kBackend>
 Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue& queue);
 
-/// Whether every kernel of a variant keeps V^T in the workspace.
-constexpr bool needs_workspace(std::string_view variant) {
-  for (const TileShape& shape : kTileShapes) {
-    if (shape.variant == variant) return shape.config.v_in_workspace();
-  }
-  return false;
+/// The config of a variant's first kernel; what is asked of it below is the same in all.
+constexpr const Config& config_of(std::string_view variant) {
+  int i = 0;
+  while (kTileShapes[i].variant != variant) ++i;
+  return kTileShapes[i].config;
 }
+/// Whether every kernel of a variant keeps V^T in the workspace, or the order of sequences.
+constexpr bool needs_workspace(std::string_view variant) {
+  return config_of(variant).v_in_workspace() || config_of(variant).ragged;
+}
+constexpr bool serves_caches(std::string_view variant) { return config_of(variant).ragged; }
 
 }  // namespace fp8_sdpa::sm90

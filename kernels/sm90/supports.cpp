@@ -3,7 +3,10 @@
 #include <utility>
 
 #include "attention/few_keys.hpp"
+#include "attention/sequences.hpp"
+#include "attention/tagged_count.hpp"
 #include "sm90/sm90.hpp"
+#include "sm90/work/packing.hpp"
 #include "sm90/work/schedule.hpp"
 
 namespace fp8_sdpa::sm90 {
@@ -25,13 +28,14 @@ Status check_formats(const std::string& name, const Problem& p) {
 /// TMA walks in strides below 2^40 bytes; a broadcast sequence would be one of equal rows. The
 /// stride of an axis of size 1 is not looked at.
 Status check_map(const std::string& name, const char* tensor, const Tensor& t, bool transposed,
-                 const Problem& p, int heads, std::int64_t seq) {
+                 const Problem& p, int heads, const attention::RowsOf& of) {
   constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
-  const std::int64_t rows = transposed ? p.head_dim : seq;
+  const std::int64_t rows = transposed ? p.head_dim : of.seq;
   const std::int64_t row_stride = transposed ? t.stride_dim : t.stride_seq;
-  for (const auto& [size, stride] : {std::pair<std::int64_t, std::int64_t>{p.batch, t.stride_batch},
-                                     {heads, t.stride_head},
-                                     {rows, row_stride}}) {
+  for (const auto& [size, stride] :
+       {std::pair<std::int64_t, std::int64_t>{of.batch, t.stride_batch},
+        {heads, t.stride_head},
+        {rows, row_stride}}) {
     if (size > 1 && stride >= kMaxStride) {
       return unsupported(name + " serves strides below 2^40 bytes, not " + number(stride) + " in " +
                          tensor);
@@ -82,6 +86,29 @@ std::string served_head_dims(const TileShape& asked) {
   return text;
 }
 
+/// What the device alone knows: work/ragged.cuh.
+Status check_ragged(const std::string& name, const Problem& p, const Config& config) {
+  if (p.v.stride_dim != 1) {
+    return unsupported(name + " serves a row-major v (stride_dim 1), not stride_dim " +
+                       number(p.v.stride_dim));
+  }
+  constexpr std::int64_t kMaxRows = INT_MAX / 2;
+  const Packing packing = packing_of(config, p);
+  if (p.seq_q > kMaxRows >> packing.log2) {
+    return unsupported(name + " serves at most " + number(kMaxRows) +
+                       " query rows of heads that share tiles, not " + number(packing.pack()) +
+                       " * " + number(p.seq_q));
+  }
+  if (p.pages.block_table == nullptr) return {};
+  constexpr int kSwizzleRows = 8;  // a box lies where its swizzle begins
+  const int page = p.pages.page_size;
+  const bool whole = page % config.tile_n == 0 || config.tile_n % page == 0;
+  if (page >= kSwizzleRows && whole) return {};
+  return unsupported(name + " serves pages of " + number(kSwizzleRows) + " keys or more that " +
+                     number(config.tile_n) +
+                     " is a multiple of, or that are multiples of it, not of " + number(page));
+}
+
 Status check_keys(const std::string& name, const TileShape& shape, const Problem& p) {
   const bool few = p.seq_kv <= attention::kMaxKeysOfTwoTerms;
   if (few == shape.config.two_terms) return {};
@@ -109,10 +136,13 @@ Status supports(const TileShape& shape, const Problem& p, const Device& device) 
                        ": its row sums are of rounded weights");
   }
   const bool transposed = p.v.stride_dim != 1;
-  if (Status s = check_map(name, "q", p.q, false, p, p.heads_q, p.seq_q); !s.ok()) return s;
-  if (Status s = check_map(name, "k", p.k, false, p, p.heads_kv, p.seq_kv); !s.ok()) return s;
-  if (Status s = check_map(name, "v", p.v, transposed, p, p.heads_kv, p.seq_kv); !s.ok()) return s;
-  return check_sizes(name, p, shape.config);
+  const attention::RowsOf q = attention::rows_of_q(p);
+  const attention::RowsOf kv = attention::rows_of_kv(p);
+  if (Status s = check_map(name, "q", p.q, false, p, p.heads_q, q); !s.ok()) return s;
+  if (Status s = check_map(name, "k", p.k, false, p, p.heads_kv, kv); !s.ok()) return s;
+  if (Status s = check_map(name, "v", p.v, transposed, p, p.heads_kv, kv); !s.ok()) return s;
+  if (Status s = check_sizes(name, p, shape.config); !s.ok()) return s;
+  return shape.config.ragged ? check_ragged(name, p, shape.config) : Status{};
 }
 
 }  // namespace fp8_sdpa::sm90

@@ -98,7 +98,7 @@ bool is_known_decline(const Status& status) {
       " serves (head_dim [0-9, andor]+, not|no mask, not|heads_q == heads_kv, not|"
       "one FP8 format for q, k and v, not|a row-major v \\(stride_dim 1\\), not|"
       "e4m3, not e5m2|(at most|more than) 128 keys, not|"
-      "at most 64 query rows of a KV head, not)");
+      "at most 64 query rows of a KV head of whole tensors, not)");
   return std::regex_search(status.message(), kKnown);
 }
 

@@ -17,6 +17,9 @@ struct KernelCode {
   int count(const std::string& mnemonic) const;
   /// Whether this is the kernel that transposes V before another multiplies.
   bool pre_transposes() const { return symbol.find("PreTranspose") != std::string::npos; }
+  bool orders_sequences() const { return symbol.find("OrderSequences") != std::string::npos; }
+  /// Whether it is attention itself, not a kernel before it.
+  bool attends() const { return !pre_transposes() && !orders_sequences(); }
   /// The code as one text in which the kernel's own name does not occur.
   std::string body() const;
 };

@@ -219,7 +219,7 @@ TEST(ToggleCodeOfAll, Sm90MultipliesFp8ByWarpgroups) {
       const KernelCode& kernel = it->second;
       SCOPED_TRACE(kernel.symbol);
       EXPECT_EQ(kernel.arch, "sm_90a");
-      if (kernel.pre_transposes()) continue;
+      if (!kernel.attends()) continue;
       int fp8 = 0;
       for (const std::string& line : kernel.instructions) {
         const bool wgmma = line.starts_with("wgmma.mma_async.");
@@ -267,7 +267,7 @@ TEST(ToggleCodeOfAll, MachineCodeKeepsWhatPtxSays) {
   for (std::string object; std::getline(objects, object);) {
     for (KernelCode& kernel :
          parse_sass(output_of("'" + disassembler + "' -sass '" + object + "'"))) {
-      if (kernel.pre_transposes()) continue;
+      if (!kernel.attends()) continue;
       // One wait for each multiply is what ptxas makes of them when it runs out of registers.
       EXPECT_LE(kernel.count("WARPGROUP"), kernel.count("QGMMA")) << kernel.symbol;
       by_variant.insert_or_assign({kernel.variant, kernel.arch}, kernel);

@@ -2,22 +2,63 @@
 // the schedule that runs the last first, two launches: one with other inputs, and one on what that
 // has left in the workspace, whose inputs an earlier kernel has yet to write; where there is a
 // workspace, a third one, which must leave that and O as the second did, and some of other plans.
-// Else one, which finds a workspace of anything.
+// Else one, which finds a workspace of anything; of sm90_ragged, some more, of the same sequences
+// packed and in pages.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "gpu/executor_options.hpp"
 #include "sm90/launch.cuh"
 #include "tests/hidden_inputs.hpp"
+#include "tests/moved_batch.hpp"
 #include "tests/outputs.hpp"
 
 namespace fp8_sdpa::sm90 {
 
 inline constexpr int kPlansInAWorkspace = 4;
+
+template <class Tag>
+Status plan_and_run(const Problem& problem, const gpu::Queue& queue) {
+  detail::PlanState state;
+  const Status planned = prepare<Tag, Backend::kHost>(problem, host_executor(), {}, state);
+  if (!planned.ok()) return planned;
+  std::vector<std::byte> workspace(state.workspace_bytes + 256, std::byte{0xFF});
+  return launch<Tag, Backend::kHost>(state, workspace.data(), queue);
+}
+
+/// The same sequences, whose output is there, packed and in pages: all bits must be as they are.
+template <class Tag>
+Status try_ragged(const Problem& problem, const gpu::Queue& queue) {
+  using tests::MovedBatch;
+  for (const auto keys : {MovedBatch::Keys::kPacked, MovedBatch::Keys::kPaged}) {
+    MovedBatch moved(problem, keys, 16, /*pack_queries=*/true);
+    if (const Status s = plan_and_run<Tag>(moved.problem, queue); !s.ok()) return s;
+    if (const std::string where = moved.difference(); !where.empty() || moved.fault != 0) {
+      return {StatusCode::kExecutorError, "elsewhere, it is another: " + where};
+    }
+    if (keys == MovedBatch::Keys::kPaged || problem.seq_q > 20) continue;
+    const Status offsets = tests::try_hostile_offsets(
+        moved, problem, [&](const Problem& hurt) { return plan_and_run<Tag>(hurt, queue); });
+    if (!offsets.ok()) return offsets;
+  }
+  MovedBatch paged(problem, MovedBatch::Keys::kPaged, 256, /*pack_queries=*/false);
+  const std::vector<std::uint16_t> output = tests::output_of(problem);
+  const auto run = [&](const Problem& hurt) { return plan_and_run<Tag>(hurt, queue); };
+  if (problem.seq_q <= 20) {
+    if (const Status hostile = tests::try_hostile(paged, run); !hostile.ok()) return hostile;
+  }
+  tests::forget_output(problem);
+  if (const Status s = run(paged.problem); !s.ok()) return s;
+  if (tests::output_of(problem) != output || paged.fault != 0) {
+    return {StatusCode::kExecutorError, "pages change the output"};
+  }
+  return {};
+}
 
 template <class Tag>
 Status plan_and_launch(const Problem& problem, const gpu::Queue& queue) {
@@ -30,7 +71,15 @@ Status plan_and_launch(const Problem& problem, const gpu::Queue& queue) {
   };
   const bool twice =
       queue.executor != nullptr && queue.executor->schedule == fp8_sdpa::Schedule::kLifo;
-  if (!twice) return run(queue);
+  if (!twice) {
+    const Status once = run(queue);
+    // Of several sequences, or heads that may share tiles: others show no more.
+    if constexpr (Traits<Tag>::kRagged) {
+      if (once.ok() && (problem.batch > 1 || problem.heads_q > problem.heads_kv))
+        return try_ragged<Tag>(problem, queue);
+    }
+    return once;
+  }
   tests::HiddenInputs inputs(problem);
   const Status first = run(queue);
   if (!first.ok()) return first;

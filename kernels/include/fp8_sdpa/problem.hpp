@@ -74,13 +74,26 @@ enum class LseSum : std::uint8_t {
   kExact,
 };
 
-/// Sequences of different lengths. Read when the kernel runs, so a captured CUDA graph sees new
-/// lengths.
+/// Sequences of different lengths. All arrays are int32 in device memory, read when the kernel
+/// runs, so a captured CUDA graph sees new lengths; Problem::seq_q and seq_kv are the most that any
+/// sequence has.
 struct Ragged {
-  /// (batch), in device memory: keys of each sequence, 0 to seq_kv, the first of what k and v hold.
-  /// The others are not read. A sequence of another length has NaN in its rows of O and LSE, and
-  /// Problem::fault becomes 1. Null: seq_kv keys each.
+  /// (batch + 1), not decreasing: queries of sequence b are rows cu_seqlens_q[b] to
+  /// cu_seqlens_q[b + 1] - 1 of q and o, which are packed: (total_q, heads_q, head_dim) by
+  /// stride_seq and stride_head; stride_batch is not looked at. lse is (heads_q, total_q). A
+  /// sequence whose rows are not within [0, total_q], or more than seq_q, writes nothing, and
+  /// Problem::fault becomes 1. Null: seq_q queries each.
+  const std::int32_t* cu_seqlens_q = nullptr;
+  /// The same of k and v, which are packed: (total_kv, heads_kv, head_dim). A sequence whose rows
+  /// are not within [0, total_kv], or more than seq_kv, has NaN in its rows of O and LSE, and
+  /// Problem::fault becomes 1. Not with seqused_kv or Pages. Null: by seqused_kv.
+  const std::int32_t* cu_seqlens_kv = nullptr;
+  /// (batch): keys of each sequence, 0 to seq_kv, the first of what k and v hold. The others are
+  /// not read. A sequence of another length has NaN in its rows of O and LSE, and Problem::fault
+  /// becomes 1. Null: seq_kv keys each.
   const std::int32_t* seqused_kv = nullptr;
+  std::int64_t total_q = 0;   ///< with cu_seqlens_q: rows of q and o, below 2^31
+  std::int64_t total_kv = 0;  ///< with cu_seqlens_kv: rows of k and v, below 2^31
 };
 
 /// Keys and values in pages (vLLM: Kwon et al., arXiv 2309.06180, section 4.2): k and v are pools,
@@ -104,10 +117,10 @@ struct Problem {
   std::int64_t seq_q = 0;  ///< at most 2^40, as is seq_kv
   std::int64_t seq_kv = 0;
   int head_dim = 0;      ///< at most 256; supports() says which
-  Tensor q;              ///< (batch, heads_q, seq_q, head_dim), FP8
-  Tensor k;              ///< (batch, heads_kv, seq_kv, head_dim), FP8
-  Tensor v;              ///< (batch, heads_kv, seq_kv, head_dim), FP8
-  Tensor o;              ///< (batch, heads_q, seq_q, head_dim), half or bf16; written
+  Tensor q;              ///< (batch, heads_q, seq_q, head_dim), FP8; packed: Ragged
+  Tensor k;              ///< (batch, heads_kv, seq_kv, head_dim), FP8; packed: Ragged; Pages
+  Tensor v;              ///< as k
+  Tensor o;              ///< as q, half or bf16; written
   float* lse = nullptr;  ///< optional (batch, heads_q, seq_q), contiguous: natural-log-sum-exp of
                          ///< the scaled scores
   LseSum lse_sum = LseSum::kDenominator;

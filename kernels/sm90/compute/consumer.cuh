@@ -9,8 +9,7 @@
 #pragma once
 
 #include "sm90/compute/multiply.cuh"
-#include "sm90/compute/rings.cuh"
-#include "sm90/compute/softmax.cuh"
+#include "sm90/compute/own_rows.cuh"
 #include "sm90/compute/two_terms.cuh"
 
 namespace fp8_sdpa::sm90 {
@@ -24,37 +23,32 @@ inline constexpr int kFreshRegisters =
     (T::kPvColumns + (kColumn + T::kPvColumns == T::kHeadDim ? T::kExtraRows : 0)) / 2;
 
 template <class T>
-struct Consumer : Rings<T> {
-  using R = Rings<T>;
+struct Consumer : OwnRows<T> {
+  using R = OwnRows<T>;
   using R::p, R::sm, R::row_group, R::position, R::tile, R::next;
+  using R::rows, R::unmasked, R::set_scale, R::mask;
   using R::wait_keys, R::release_keys, R::wait_values, R::release_values;
   using R::wait_ping_pong, R::signal_ping_pong;
+  using Scores = typename R::Scores;
   static constexpr Config kConfig = T::kConfig;
   static constexpr int kExpsInHand = kConfig.exps_in_hand;
   static constexpr std::uint16_t kLinearExp2 = kConfig.linear_exp2;
   /// Whether K of the next tile is waited for while P V of this one runs.
   static constexpr bool kWaitAhead = kConfig.ping_pong || kConfig.mma_row_sums;
-  /// In place of `unmasked`: scales are negative, so scores change their sign, and every tile takes
-  /// the way of masked ones.
-  static constexpr int kNegated = -1;
   /// Whether the descriptors of the next Q K^T are computed while P V of this tile runs; with four
   /// warps a scheduler, others fill that gap.
   static constexpr bool kDescribeAhead = kConfig.ping_pong && T::kConsumers < 4;
-  using Scores = float[T::kScoreRegisters];
   using Weights = std::uint32_t[T::kTileN / kDepth][4];
   using Outputs = float[T::kOutputRegisters];
   template <int kColumn>
   using Fresh = float[kFreshRegisters<T, kColumn>];
 
-  int step = 0;  ///< of the block's work
   Operands<T> operands;
   int query_slot = 0;
   typename Operands<T>::ScoresAt next_scores = {};  ///< with kDescribeAhead
-  int unmasked = 0;  ///< tiles below this are seen whole by all of its rows; or kNegated
-  Rows rows;
 
   GPU_FN Consumer(const Params& params, Shared<T>& shared, int group)
-      : Rings<T>(params, shared, group), operands(shared, row_group) {}
+      : OwnRows<T>(params, shared, group), operands(shared, row_group) {}
 
   /// O, m and l of this warpgroup's rows over its tiles; `tiles_before` are those of earlier work
   /// tiles. Returns the tiles up to the next one.
@@ -71,6 +65,7 @@ struct Consumer : Rings<T> {
         overlap(o);
       }
     }
+    R::recall_scale();
     // One that shares its keys with nobody has come past all of them.
     if constexpr (T::kKvSplits == 1) return position;
     return tiles_before + static_cast<unsigned>(work.tiles);
@@ -83,13 +78,14 @@ struct Consumer : Rings<T> {
     const int first_row = work.first_row + row_group * kWarpgroupRows;
     const int first_key = work.first_tile * T::kTileN;
     const int last = first_row + kWarpgroupRows - 1;
-    const int end =
-        first_row < p.seq_q ? key_limit(p, last < p.seq_q ? last : p.seq_q - 1) - first_key : 0;
-    const int common = key_limit(p, first_row) - first_key;
+    const int rows_end = end_of_rows<T>(p, work);
+    const int end = first_row < rows_end
+                        ? key_limit<T>(p, work, last < rows_end ? last : rows_end - 1) - first_key
+                        : 0;
+    const int common = key_limit<T>(p, work, first_row) - first_key;
     unmasked = common < 0 ? 0 : common / T::kTileN;
     rows = Rows{};
-    rows.scale = attention::score_factor(scale);
-    if (scale < 0.0F) unmasked = kNegated;
+    set_scale(work, scale);
     position = tiles_before + R::kv_split;
     tile = work.last_tile - work.first_tile - R::kv_split;
     for (; tile * T::kTileN >= end && tile >= 0; next()) {
@@ -132,26 +128,6 @@ struct Consumer : Rings<T> {
     operands.outputs(weights, slot_of<T::kStages>(at), kColumn, false, fresh);
     gpu::wgmma_commit();
   }
-  /// Keys that the lane's rows see of tile `at_tile` and those after it, from its first column on.
-  /// The work tile is found again, which few tiles need: the loop has no register to spare for it.
-  GPU_FN void find_keys_left(int at_tile, int (&left)[2]) const {
-    const Work work = locate<T>(p, range_of<T>(p, pinned(step)));
-    const int lane = gpu::lane_idx();
-    const int row = work.first_row + row_group * kWarpgroupRows +
-                    gpu::warp_idx() % kWarpgroupWarps * 16 + lane / 4;
-    const int first_key = (work.first_tile + at_tile) * T::kTileN + lane % 4 * 2;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) left[h] = key_limit(p, row + 8 * h) - first_key;
-  }
-  GPU_FN void mask(Scores& s, int at_tile) const {
-    if (unmasked == kNegated) {
-#pragma unroll
-      for (float& score : s) score = -score;
-    }
-    int left[2];
-    find_keys_left(at_tile, left);
-    mask_scores(s, left);
-  }
   /// Masks the scores of tile `at_tile`, which are in s, if any may be, and takes in their maxima.
   template <Masks kMasks>
   GPU_FN void begin_softmax(Scores& s, int at_tile, float (&rescale)[2]) {
@@ -160,6 +136,7 @@ struct Consumer : Rings<T> {
     const bool masked = kMasks == Masks::kSome || (kMasks == Masks::kMaybe && at_tile >= unmasked);
     const bool rare = kIntegers && (masked || any_is_negative(rows));
     if (rarely(masked)) mask(s, at_tile);
+    R::recall_scale();
     float top[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) top[h] = kIntegers ? largest_as_integers(s, h) : largest(s, h);

@@ -5,6 +5,19 @@
 
 namespace fp8_sdpa::sm90 {
 
+/// This warp, counted among the consumers'. With Config::ragged it is found anew: it would be kept
+/// through the loop over keys, which has no register for it.
+template <class T>
+GPU_FN int consumer_warp() {
+  const int warp = gpu::warp_idx();
+  return (T::kRagged ? pinned(warp) : warp) - kWarpgroupWarps;
+}
+/// With Config::ragged.
+template <class T>
+GPU_FN auto& held_of_warp(Shared<T>& sm) {
+  return sm.ragged.held[consumer_warp<T>()];
+}
+
 template <class T>
 struct Rings {
   const Params& p;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "sm90/load/loads.cuh"
+#include "sm90/load/ragged_loads.cuh"
 #include "sm90/load/transpose_values.cuh"
 
 namespace fp8_sdpa::sm90 {
@@ -20,6 +21,7 @@ struct Loader {
   unsigned work_tile_start = 0;                        ///< tiles before the last of those
   RingPlace<Shared<T>::kStagingBuffers> staging = {};  ///< of the next tile of V
   bool all_transposed = false;                         ///< with Transpose::kOnceByBlocks: V
+  RaggedLoads<T> ragged = {p, sm};
 
   GPU_FN void run(NextWork<T> next) {
     for (; next.any(); next.find(p, next.step + 1)) load(next.work);
@@ -32,17 +34,22 @@ struct Loader {
     gpu::pdl_wait();
     if (work.tiles == 0) return;
     load_queries(work);
+    if constexpr (T::kRagged) ragged.begin(work_tiles_before - 1);
     const MapPlace k_at = place(p.k_steps, work.kv_head, work.batch);
     const MapPlace v_at = place(p.v_steps, work.kv_head, work.batch);
     for (int tile = work.last_tile; tile >= work.first_tile; --tile, ++tiles_before) {
       const int slot = slot_of<T::kStages>(tiles_before);
       // V first: it is transposed while K is on its way.
       if constexpr (!T::kVInWorkspace) {
-        if (!p.v_transposed) load_values(tile, v_at);
+        if (!p.v_transposed) load_values(work, tile, v_at);
       }
       gpu::mbarrier_wait(sm.key_empty[slot], empty_parity<T::kStages>(tiles_before));
-      gpu::mbarrier_arrive_expect_tx(sm.key_full[slot], sizeof(sm.keys[0]));
-      load_rows(sm.keys[slot], p.k, sm.key_full[slot], tile * T::kTileN, k_at);
+      if constexpr (T::kRagged) {
+        ragged.load_tile(sm.keys[slot], p.k, p.k_steps, sm.key_full[slot], work, tile);
+      } else {
+        gpu::mbarrier_arrive_expect_tx(sm.key_full[slot], sizeof(sm.keys[0]));
+        load_rows(sm.keys[slot], p.k, sm.key_full[slot], tile * T::kTileN, k_at);
+      }
       if constexpr (T::kVInWorkspace) {
         load_from_workspace(work, tile);
       } else if (p.v_transposed) {
@@ -55,6 +62,10 @@ struct Loader {
     wait_for_queries(T::kQueryStages == 1 ? tiles_before : work_tile_start);
     work_tile_start = tiles_before;
     const int slot = slot_of<T::kQueryStages>(work_tiles_before++);
+    if constexpr (T::kRagged) {
+      ragged.load_queries(sm.queries[slot], sm.query_full[slot], work);
+      return;
+    }
     gpu::mbarrier_arrive_expect_tx(sm.query_full[slot], sizeof(sm.queries[0]));
     load_rows(sm.queries[slot], p.q, sm.query_full[slot], work.first_row,
               place(p.q_steps, work.head, work.batch));
@@ -70,11 +81,16 @@ struct Loader {
       gpu::mbarrier_wait(sm.key_empty[slot_of<T::kStages>(last)], full_parity<T::kStages>(last));
     }
   }
-  GPU_FN void load_values(int tile, const MapPlace& at) {
+  GPU_FN void load_values(const Work& work, int tile, const MapPlace& at) {
     gpu::MBarrier& full = sm.staging_full[staging.slot];
     gpu::mbarrier_wait(sm.staging_empty[staging.slot], staging.full_parity ^ 1);
-    gpu::mbarrier_arrive_expect_tx(full, sizeof(sm.staging[0]));
-    load_rows(sm.staging[staging.slot], p.v, full, tile * T::kTileN >> p.v_pairs, at);
+    if constexpr (T::kRagged) {
+      sm.ragged.staged_keys[staging.slot] = work.sequence.keys - tile * T::kTileN;
+      ragged.load_tile(sm.staging[staging.slot], p.v, p.v_steps, full, work, tile);
+    } else {
+      gpu::mbarrier_arrive_expect_tx(full, sizeof(sm.staging[0]));
+      load_rows(sm.staging[staging.slot], p.v, full, tile * T::kTileN >> p.v_pairs, at);
+    }
     staging.next();
   }
   /// In place of a tile, word that there is no other: to each of those that wait for one.
@@ -180,9 +196,10 @@ struct Transposer {
     staging_parity ^= 1;
     gpu::mbarrier_wait(sm.staging_full[staging], parity);
     if (is_last(staging)) return false;
-    gpu::mbarrier_wait(sm.value_empty[slot], empty_parity<T::kStages>(position));
     const TileTransposer<kAlone ? 1 : T::kTransposers> transposer{sm.zero, kAlone ? 0 : warp,
                                                                   p.v_pairs != 0};
+    if constexpr (T::kRagged) clear_behind_last_key(transposer, staging);
+    gpu::mbarrier_wait(sm.value_empty[slot], empty_parity<T::kStages>(position));
     transposer.transpose(sm.staging[staging], sm.values[slot]);
     gpu::fence_proxy_async();
     gpu::sync_warp();
@@ -191,6 +208,15 @@ struct Transposer {
       gpu::mbarrier_arrive(sm.staging_empty[staging]);
     }
     return true;
+  }
+  /// What lies behind the last key of a sequence is somebody else's, and may be NaN.
+  template <class TransposerOfTile>
+  GPU_FN void clear_behind_last_key(const TransposerOfTile& transposer, int staging) const {
+    const int own = gpu::lane_idx() == 0 ? sm.ragged.staged_keys[staging] : 0;
+    const int keys = gpu::shfl(own, 0);
+    if (keys >= T::kTileN) return;
+    transposer.clear(sm.staging[staging], keys);
+    gpu::sync_warp();
   }
   GPU_FN bool rearrange_in_place() {
     const int slot = slot_of<T::kStages>(position);

@@ -67,6 +67,17 @@ struct ValueTransposer {
     }
   }
 
+  /// Zeroes in place of keys `first` and up of this warp's dims, which it transposes afterwards.
+  GPU_FN void clear(Keys& from, int first) const {
+    constexpr int kDimsAtOnce = 16;
+    constexpr int kParts = static_cast<int>(kDims) / kDimsAtOnce;
+    for (int key = first + gpu::lane_idx(); key < Keys::kHeight; key += gpu::kWarpSize) {
+      for (int part = warp; part < kParts; part += kWarps) {
+        *reinterpret_cast<uint4*>(from.at(key, part * kDimsAtOnce)) = {};
+      }
+    }
+  }
+
   GPU_FN unsigned own_lane() const {
     const auto lane = static_cast<unsigned>(gpu::lane_idx());
     if constexpr (kWarps == 1) {

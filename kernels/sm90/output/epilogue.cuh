@@ -19,7 +19,7 @@ struct Epilogue {
   int row_group, kv_split;
 
   GPU_FN void run(const TileRange& range, Rows& rows, Outputs& o) const {
-    const Held& held = sm.held[gpu::warp_idx() - kWarpgroupWarps];
+    const Held& held = sm.held[consumer_warp<T>()];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if constexpr (T::kConfig.mma_row_sums) {
@@ -27,6 +27,13 @@ struct Epilogue {
       } else {
         rows.sum[h] = attention::sum_over_quad(rows.sum[h]);
       }
+    }
+    if constexpr (T::kRagged) {
+      const auto& too = held_of_warp(sm);
+      const int slot = slot_of<RaggedState<T>::kWorkTiles>(too.work_tiles - 1);
+      const bool bad =
+          too.work.sequence.bad_keys || (too.work.tiles > 0 && sm.ragged.bad_page[slot]);
+      if (bad) rows.sum[0] = rows.sum[1] = NAN;
     }
     float share[kShare];
     if constexpr (T::kKvSplits > 1) {
@@ -140,12 +147,39 @@ struct Epilogue {
     return held.first_row + row_of_warp<T>(gpu::warp_idx() - kWarpgroupWarps) +
            gpu::thread_idx() / 4 % 8;
   }
+  GPU_FN int rows_end() const {
+    if constexpr (T::kRagged) {
+      return end_of_rows<T>(p, held_of_warp(sm).work);
+    } else {
+      return p.seq_q;
+    }
+  }
   GPU_FN void store_lse(const Held& held, const Rows& rows) const {
     if (gpu::thread_idx() % 4 != 0 || own_split() != 0) return;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = first_row(held) + 8 * h;
-      if (row < p.seq_q) p.lse[lse_index(p, held.batch, held.head, row)] = log_sum_exp(rows, h);
+      if (row >= rows_end()) continue;
+      p.lse[lse_index_of_row(held, row)] = log_sum_exp(rows, h);
+    }
+  }
+  GPU_FN std::int64_t lse_index_of_row(const Held& held, int row) const {
+    if constexpr (T::kRagged) {
+      const int head = held.head + head_of_row(p, row);
+      return query_of_row(p, row) + attention::first_lse(p.ragged.sequences,
+                                                         held_of_warp(sm).work.sequence,
+                                                         p.heads_q.value, held.batch, head);
+    } else {
+      return lse_index(p, held.batch, held.head, row);
+    }
+  }
+  /// From Held::o, which is the warp's first row, or the sequence's, to the lane's row.
+  GPU_FN std::int64_t offset_of_row(const Held& held, int h) const {
+    if constexpr (T::kRagged) {
+      const int row = first_row(held) + 8 * h;
+      return query_of_row(p, row) * p.o_strides.seq + head_of_row(p, row) * p.o_strides.head;
+    } else {
+      return (gpu::lane_idx() / 4 + 8 * h) * p.o_strides.seq;
     }
   }
   template <Dtype kOutput>
@@ -154,11 +188,10 @@ struct Epilogue {
     const int lane = gpu::lane_idx();
     const int t = lane % 4;
     const int column = own_split() * kShare * 2 + first_column<kWords>(t);
-    const int in_warp = lane / 4;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const bool inside = first_row(held) + 8 * h < p.seq_q;
-      std::uint16_t* const to = held.o + ((in_warp + 8 * h) * p.o_strides.seq + column);
+      const bool inside = first_row(held) + 8 * h < rows_end();
+      std::uint16_t* const to = held.o + (offset_of_row(held, h) + column);
       const OutputScale scale = output_scale(rows, h, held.v_descale);
 #pragma unroll
       for (int j = 0; j < kShare / 4; j += kWords) {

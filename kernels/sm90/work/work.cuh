@@ -1,4 +1,4 @@
-// The kernel's arguments, and how its persistent blocks share the work.
+// How the persistent blocks of a kernel share the work.
 //
 // A work tile is a tile of query rows of one (batch, head); schedule.hpp says which block takes
 // which, or which tile range of one. Work tiles come in passes of as many heads as the L2 cache
@@ -8,82 +8,11 @@
 
 #include <cstdint>
 
-#include "attention/divisor.hpp"
-#include "attention/head_view.hpp"
 #include "attention/tagged_count.hpp"
-#include "fp8_sdpa/problem.hpp"
-#include "gpu/hopper.hpp"
-#include "sm90/work/schedule.hpp"
+#include "sm90/work/params.hpp"
+#include "sm90/work/ragged.cuh"
 
 namespace fp8_sdpa::sm90 {
-
-/// How a (batch, head) becomes TMA coordinates: a broadcast dimension (stride 0) has one entry.
-struct MapSteps {
-  int head, batch;  ///< 1, or 0 if broadcast
-};
-
-/// With Transpose::kOnceByBlocks, in the workspace: how far V has been transposed, in units. Words
-/// that follow each other; what they count, and what they hold before, is told in
-/// shared_transpose.cuh.
-struct UnitCounts {
-  std::uint64_t* claimed;     ///< of each (batch, KV head)
-  std::uint64_t* transposed;  ///< of each tile of each
-  std::uint64_t* all;         ///< transposed in all
-  std::uint64_t* left;        ///< warps that count no more
-  int words;                  ///< in all
-};
-
-struct Params {
-  gpu::TensorMap q, k, v;
-  void* o;
-  float* lse;  ///< or null
-  const float* descale_q;
-  const float* descale_k;
-  const float* descale_v;
-  attention::Strides o_strides;
-  MapSteps q_steps, k_steps, v_steps;
-  attention::Divisor heads_q;
-  attention::Divisor group;  ///< query heads of a KV head
-  int heads_kv;
-  int seq_q, seq_kv;
-  attention::Divisor tiles_m;          ///< work tiles of a (batch, head)
-  attention::Divisor pass_work_tiles;  ///< of one pass
-  /// (batch, head) pairs of one pass, and of the last, which may have fewer.
-  attention::Divisor pass_heads, last_pass_heads;
-  int work_tiles;  ///< in all
-  int passes;
-  float softmax_scale_log2;
-  bool causal;
-  bool v_transposed;
-  int v_pairs;  ///< 1: V comes in rows of two keys (keys_pair_up() in launch.cuh); else 0
-  Dtype output;
-  void* splits;            ///< of work tiles that several blocks share: merge_splits.cuh
-  std::uint64_t plan_tag;  ///< of what is counted in the workspace: no_units()
-  std::uint8_t* values;    ///< with V^T in the workspace: V^T, tile by tile
-  UnitCounts units;
-  std::uint64_t all_units;
-  Schedule schedule;
-};
-
-/// What a block does at one step: KV tiles [first_tile, end_tile) of a work tile.
-struct TileRange {
-  static constexpr int kNone = -1;
-  static constexpr int kWhole = 0x7FFFFFFF;
-  int work_tile;  ///< or kNone
-  int first_tile;
-  int end_tile;        ///< kWhole: the work tile's end
-  int tail_work_tile;  ///< its place in the tail; kNone: in a round
-  int split;           ///< KV splits of the work tile before this one
-};
-
-/// One work tile, as this block sees it.
-struct Work {
-  int batch, head, kv_head;
-  int first_row;
-  int tiles;       ///< KV tiles of this block, of those that any row of the work tile sees
-  int last_tile;   ///< the last of them
-  int first_tile;  ///< the first tile of the tile range
-};
 
 inline namespace GPU_BACKEND {
 
@@ -141,6 +70,12 @@ GPU_FN TileRange range_of(const Params& p, int step) {
   const int block = static_cast<int>(gpu::block_idx().x);
   constexpr TileRange kNoRange{TileRange::kNone, 0, 0, TileRange::kNone, 0};
   const int blocks = static_cast<int>(gpu::grid_dim().x);
+  if constexpr (T::kRagged) {
+    const int work_tile = work_tile_of_round(step, block, blocks);
+    return work_tile < p.ragged.order[p.ragged.batch].first_work_tile
+               ? TileRange{work_tile, 0, TileRange::kWhole, TileRange::kNone, 0}
+               : kNoRange;
+  }
   const Schedule& schedule = p.schedule;
   if (step < schedule.rounds) {
     const int work_tile = work_tile_of_round(step, block, blocks);
@@ -186,7 +121,8 @@ GPU_FN Work rows_of(const Params& p, const WorkTilePlace& place) {
   return work;
 }
 template <class T>
-GPU_FN Work locate(const Params& p, const TileRange& range) {
+GPU_FN Work locate(const Params& p, const TileRange& range, [[maybe_unused]] int rank = 0) {
+  if constexpr (T::kRagged) return locate_ragged<T, false>(p, range.work_tile, rank);
   const WorkTilePlace place = place_of_work_tile(p, range.work_tile);
   Work work = rows_of<T>(p, place);
   const int tiles = tiles_seen<T>(p, place.tile);
@@ -195,6 +131,19 @@ GPU_FN Work locate(const Params& p, const TileRange& range) {
   work.tiles = end - range.first_tile;
   work.last_tile = end - 1;
   return work;
+}
+
+/// Keys that row `row` of the work tile's sequence sees: those below this.
+template <class T>
+GPU_FN int key_limit(const Params& p, const Work& work, int row) {
+  if constexpr (T::kRagged) return key_limit_of_row(p, work.sequence, row);
+  return key_limit(p, row);
+}
+/// Rows of the work tile's sequence and head, or of those that share its tiles.
+template <class T>
+GPU_FN int end_of_rows(const Params& p, const Work& work) {
+  if constexpr (T::kRagged) return work.sequence.queries << p.ragged.pack_log2;
+  return p.seq_q;
 }
 
 /// What raw scores of a work tile are multiplied by, in units of log2(e).
@@ -215,7 +164,7 @@ struct NextWork {
   GPU_FN void find(const Params& p, int at_step) {
     step = at_step;
     range = range_of<T>(p, step);
-    if (any()) work = locate<T>(p, range);
+    if (any()) work = locate<T>(p, range, work.rank);
   }
 };
 

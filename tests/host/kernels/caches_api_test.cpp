@@ -10,6 +10,7 @@
 #include "decode/decode.hpp"
 #include "dispatch/check_problem.hpp"
 #include "dispatch/variant.hpp"
+#include "dispatch/variant_impl.hpp"
 #include "fp8_sdpa/plan.hpp"
 #include "fp8_sdpa/unquantised.hpp"
 #include "tests/host/kernels/declined.hpp"
@@ -141,15 +142,22 @@ TEST(CheckCaches, UnusedStridesOfPagesAreNotLookedAt) {
 }
 
 TEST(CheckCaches, WhoServesWholeTensorsSaysSo) {
-  Problem ragged = made_up(1, 1, 1, 32, 32, 64);
+  Problem ragged = made_up(1, 1, 1, 32, 160, 64);
   ragged.ragged.seqused_kv = at<std::int32_t>(0);
-  Problem pages = made_up(1, 1, 1, 32, 32, 64);
-  pages.pages = {at<std::int32_t>(1), 1, 32, 1};
+  Problem packed = made_up(1, 1, 1, 32, 160, 64);
+  packed.ragged = {.cu_seqlens_q = at<std::int32_t>(0), .total_q = 40};
+  Problem packed_keys = made_up(1, 1, 1, 32, 160, 64);
+  packed_keys.ragged = {.cu_seqlens_kv = at<std::int32_t>(0), .total_kv = 170};
+  Problem pages = made_up(1, 1, 1, 32, 160, 64);
+  pages.pages = {at<std::int32_t>(1), 5, 32, 5};
   int serving = 0;
   for (const Variant& variant : variants()) {
-    for (const auto& [problem, what] : {std::pair{ragged, "ragged lengths"}, {pages, "pages"}}) {
+    for (const auto& [problem, what] : {std::pair{ragged, "ragged lengths"},
+                                        {packed, "ragged lengths"},
+                                        {packed_keys, "ragged lengths"},
+                                        {pages, "pages"}}) {
       const Status status = variant.supports(problem, host_executor());
-      if (variant.family == Family::kDecode) {
+      if (variant.impl->serves_caches) {
         EXPECT_TRUE(status.ok()) << status.message();
         ++serving;
       } else {
@@ -159,8 +167,8 @@ TEST(CheckCaches, WhoServesWholeTensorsSaysSo) {
       }
     }
   }
-  EXPECT_EQ(serving, 2);
-  for (const Problem& problem : {ragged, pages}) {
+  EXPECT_EQ(serving, 2 * 4);
+  for (const Problem& problem : {ragged, packed, packed_keys, pages}) {
     UnquantisedProblem unquantised;
     unquantised.attention = problem;
     const auto made = plan(unquantised, host_executor());
@@ -184,11 +192,24 @@ TEST(DecodeLimits, QueryRowsOfAKvHead) {
     expect_served(made_up(1, heads_q, 2, seq_q, 9, 64), true, "");
     const std::string group = std::to_string(heads_q / 2);
     expect_served(made_up(1, heads_q, 2, seq_q + 1, 9, 64), false,
-                  "at most 64 query rows of a KV head, not " + std::to_string(seq_q + 1) + " * " +
-                      group + " (seq_q * heads_q / heads_kv)");
+                  "at most 64 query rows of a KV head of whole tensors, not " +
+                      std::to_string(seq_q + 1) + " * " + group + " (seq_q * heads_q / heads_kv)");
   }
-  expect_served(made_up(1, 65, 1, 1, 9, 64), false,
-                "at most 64 query rows of a KV head, not 1 * 65 (seq_q * heads_q / heads_kv)");
+  Problem p = made_up(1, 65, 1, 1, 9, 64);
+  expect_served(p, false,
+                "at most 64 query rows of a KV head of whole tensors, not 1 * 65 (seq_q * heads_q "
+                "/ heads_kv)");
+  // Of a ragged batch, in tiles.
+  const std::int32_t offsets[] = {0, 9};
+  p.ragged = {.cu_seqlens_kv = offsets, .total_kv = 9};
+  expect_served(p, true, "");
+  constexpr std::int64_t kMost = 1'073'741'823;
+  p.seq_q = kMost / 65;
+  expect_served(p, true, "");
+  p.seq_q += 1;
+  expect_served(p, false,
+                "at most 1073741823 query rows of a KV head, not 16519105 * 65 (seq_q * heads_q / "
+                "heads_kv)");
 }
 
 TEST(DecodeLimits, Sizes) {
@@ -201,9 +222,9 @@ TEST(DecodeLimits, Sizes) {
   expect_served(made_up(1, 1, 1, 1, kMost, 64), true, "");
   expect_served(made_up(1, 1, 1, 1, kMost + 1, 64), false,
                 "sequences up to 1073741823, not 1073741824");
-  expect_served(made_up(1 << 19, 4, 2, 1, 9, 64), true, "");
-  expect_served(made_up((1 << 19) + 1, 4, 2, 1, 9, 64), false,
-                "at most 1048576 KV heads in all sequences, not 524289 * 2");
+  expect_served(made_up(1 << 27, 4, 2, 1, 9, 64), true, "");
+  expect_served(made_up((1 << 27) + 1, 4, 2, 1, 9, 64), false,
+                "at most 268435456 tiles of 64 rows of all KV heads, not 268435458 * 1");
 }
 
 TEST(DecodeLimits, Formats) {
@@ -271,25 +292,36 @@ TEST(DecodeSplits, AreNoMoreThanAGridHas) {
   for (Tensor* tensor : {&p.k, &p.v}) tensor->stride_batch = tensor->stride_head = 0;
   const Variant* variant = *find_variant("decode_split_kv");
   const auto refused = plan(p, host_executor(), variant, {.batch_invariant = true});
-  EXPECT_EQ(refused.status().message(),
-            "decode_split_kv serves at most 2147483647 splits of KV heads, not 1048576 * 2048; "
-            "without batch_invariant there are fewer");
+  EXPECT_EQ(
+      refused.status().message(),
+      "decode_split_kv serves at most 2147483647 splits of tiles of rows, not 1048576 * 2048; "
+      "without batch_invariant there are fewer");
   p.seq_kv -= 1024;
   EXPECT_TRUE(plan(p, host_executor(), variant, {.batch_invariant = true}).ok());
 }
 
-// A part of 16 rows, or of 64: O in fp32, m and l; and a word for each KV head.
+// A part of 16 rows, or of 64: O in fp32, m and l; and a word for each tile of rows. With
+// batch_invariant always of 64: as many warps share a key whatever comes with a row.
 TEST(DecodeSplits, HaveRoomForTheirParts) {
-  for (const auto& [seq_q, rows] : {std::pair{2, 16}, {3, 64}}) {
+  const Variant* variant = *find_variant("decode_split_kv");
+  for (const auto& [seq_q, rows, tiles] :
+       {std::tuple{2, 16, 1}, {3, 64, 1}, {9, 64, 1}, {10, 64, 2}}) {
     Problem p = made_up(3, 14, 2, seq_q, 2050, 128);
     p.softmax_scale = 0.1F;
-    const Variant* variant = *find_variant("decode_split_kv");
-    const auto made = plan(p, host_executor(), variant, {.batch_invariant = true});
-    ASSERT_TRUE(made.ok()) << made.status().message();
-    EXPECT_EQ(made->workspace_bytes(), 3U * 2 * (3U * rows * (128 * 4 + 8) + 8));
-    EXPECT_EQ(plan(p, host_executor(), variant, {.no_workspace = true})->workspace_bytes(), 0U);
+    p.ragged.seqused_kv = at<std::int32_t>(0);
+    const auto bytes = [&](const PlanOptions& options) {
+      const auto made = plan(p, host_executor(), variant, options);
+      EXPECT_TRUE(made.ok()) << made.status().message();
+      return made.ok() ? made->workspace_bytes() : 1;
+    };
+    const auto needed = [&](int splits, int rows_of_tile) {
+      return static_cast<std::size_t>(3 * 2 * tiles * (splits * rows_of_tile * (128 * 4 + 8) + 8));
+    };
+    EXPECT_EQ(bytes({}), needed(9, rows));  // of 256 keys on the host executor
+    EXPECT_EQ(bytes({.batch_invariant = true}), needed(3, 64));
+    EXPECT_EQ(bytes({.no_workspace = true}), 0U);
     p.seq_kv = 1024;
-    EXPECT_EQ(plan(p, host_executor(), variant, {.batch_invariant = true})->workspace_bytes(), 0U);
+    EXPECT_EQ(bytes({.batch_invariant = true}), 0U);
   }
 }
 

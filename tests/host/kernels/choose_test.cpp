@@ -123,6 +123,9 @@ TEST(Choose, PredictionsAreThoseOfTheCostModel) {
       {"sm90_short_d64_exact", 6.81, 6.81},
       {"sm90_short_d128_exact", 7.70, 7.70},
       {"sm90_short_d256_exact", 9.33, 9.33},
+      {"sm90_ragged_d64_rounded", 35.06, 24.34},
+      {"sm90_ragged_d128_rounded", 57.35, 38.51},
+      {"sm90_ragged_d256_rounded", 67.30, 47.60},
   };
   ASSERT_EQ(std::size(kPredicted), std::size(sm90::kTileShapes));
   for (std::size_t i = 0; i < std::size(kPredicted); ++i) {
@@ -314,6 +317,7 @@ TEST(Choose, FewQueriesOnManyKeysAreDecodes) {
     EXPECT_EQ(taken(128, 8, 1, 8192, dim), Family::kDecode) << dim;
     EXPECT_EQ(taken(1, 8, 1, 2048, dim), Family::kDecode) << dim;
     EXPECT_EQ(taken(32, 8, 2, 4096, dim), Family::kDecode) << dim;
+    EXPECT_EQ(taken(32, 8, 8, 8192, dim), Family::kSm90) << dim;
     EXPECT_EQ(taken(32, 8, 128, 4096, dim), Family::kSm90) << dim;
   }
   EXPECT_EQ(taken(1, 1, 8, 65536, 128), Family::kSm90);

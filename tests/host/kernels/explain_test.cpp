@@ -54,8 +54,8 @@ TEST(Explain, NamesTheVariantTheDeviceAndTheWorkspace) {
                 lines, [](const std::string& line) { return line.starts_with("declined:"); }),
             1);
   EXPECT_TRUE(says(lines,
-                   "declined: decode_split_kv serves at most 64 query rows of a KV head, not 4096 "
-                   "* 1 (seq_q * heads_q / heads_kv)"));
+                   "declined: decode_split_kv serves at most 64 query rows of a KV head of whole "
+                   "tensors, not 4096 * 1 (seq_q * heads_q / heads_kv)"));
   EXPECT_FALSE(made->explain().ends_with("\n"));
 }
 

@@ -114,6 +114,7 @@ TEST_P(Sm90Limits, StridesOfMaps) {
           (tensor == 0 ? p.seq_q : p.seq_kv) = 1;
         }
         Tensor& t = *std::array{&p.q, &p.k, &p.v, &p.v}[static_cast<std::size_t>(tensor)];
+        if (tensor == 3 && GetParam().config.ragged) continue;  // row-major alone
         if (tensor == 3) std::tie(t.stride_seq, t.stride_dim) = std::pair{1, 256};
         std::int64_t& stride = *std::array{
             &t.stride_batch, &t.stride_head,

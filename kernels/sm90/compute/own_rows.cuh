@@ -1,0 +1,82 @@
+// The rows of a consumer warpgroup in its work tile: their scales, and which keys they see.
+#pragma once
+
+#include "attention/any_lane.hpp"
+#include "sm90/compute/rings.cuh"
+#include "sm90/compute/softmax.cuh"
+
+namespace fp8_sdpa::sm90 {
+
+template <class T>
+struct OwnRows : Rings<T> {
+  using R = Rings<T>;
+  using R::p, R::sm, R::row_group;
+  using Scores = float[T::kScoreRegisters];
+  /// In place of `unmasked`: scales are negative, so scores change their sign, and every tile takes
+  /// the way of masked ones.
+  static constexpr int kNegated = -1;
+
+  int step = 0;      ///< of the block's work
+  int unmasked = 0;  ///< tiles below this are seen whole by all rows; or kNegated
+  Rows rows;
+
+  GPU_FN OwnRows(const Params& params, Shared<T>& shared, int group) : R(params, shared, group) {}
+
+  /// `scale` is that of the work tile's head, where its rows are of one.
+  GPU_FN void set_scale(const Work& work, float scale) {
+    if constexpr (T::kRagged) scale = score_scale_of_row(p, work, first_row_of_lane(work));
+    rows.scale = attention::score_factor(scale);
+    if constexpr (T::kRecallsScale) kept_scale() = rows.scale;
+    bool negative = scale < 0.0F;
+    if constexpr (T::kRagged) negative = attention::any_lane(negative);
+    if (negative) unmasked = kNegated;
+  }
+  /// With Config::ragged a lane's scale is its own, and the loop over keys has no register for it.
+  GPU_FN void recall_scale() {
+    if constexpr (T::kRecallsScale) rows.scale = kept_scale();
+  }
+  /// The first of the lane's two rows; the other is 8 below, of the same head.
+  GPU_FN int first_row_of_lane(const Work& work) const {
+    return work.first_row + row_group * kWarpgroupRows + gpu::warp_idx() % kWarpgroupWarps * 16 +
+           gpu::lane_idx() / 4;
+  }
+
+  /// The work tile, found again, which few tiles need: the loop has no register to spare for it.
+  GPU_FN Work work_again() const {
+    if constexpr (T::kRagged) {
+      return held_of_warp(sm).work;
+    } else {
+      return locate<T>(p, range_of<T>(p, pinned(step)));
+    }
+  }
+  /// Keys that the lane's rows see of tile `at_tile` and those after it, from its first column on.
+  GPU_FN void find_keys_left(int at_tile, int (&left)[2]) const {
+    const Work work = work_again();
+    const int row = first_row_of_lane(work);
+    const int first_key = (work.first_tile + at_tile) * T::kTileN + gpu::lane_idx() % 4 * 2;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) left[h] = key_limit<T>(p, work, row + 8 * h) - first_key;
+  }
+  /// Scores of rows whose scale is negative change their sign.
+  GPU_FN void negate(Scores& s) const {
+    if constexpr (T::kRagged) {
+      const Work work = work_again();
+      if (!(score_scale_of_row(p, work, first_row_of_lane(work)) < 0.0F)) return;
+    }
+#pragma unroll
+    for (float& score : s) score = -score;
+  }
+  GPU_FN void mask(Scores& s, int at_tile) const {
+    if (unmasked == kNegated) negate(s);
+    int left[2];
+    find_keys_left(at_tile, left);
+    mask_scores(s, left);
+  }
+
+ private:
+  GPU_FN volatile float& kept_scale() const {
+    return sm.ragged.scales[pinned(gpu::thread_idx()) - kWarpgroupThreads];
+  }
+};
+
+}  // namespace fp8_sdpa::sm90

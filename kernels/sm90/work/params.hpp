@@ -1,0 +1,109 @@
+// The kernel's arguments, and what a block makes of them.
+#pragma once
+
+#include <cstdint>
+
+#include "attention/divisor.hpp"
+#include "attention/head_view.hpp"
+#include "attention/sequences.hpp"
+#include "fp8_sdpa/problem.hpp"
+#include "gpu/hopper.hpp"
+#include "sm90/work/schedule.hpp"
+
+namespace fp8_sdpa::sm90 {
+
+/// How a (batch, head) becomes TMA coordinates: a broadcast dimension (stride 0) has one entry.
+struct MapSteps {
+  int head, batch;  ///< 1, or 0 if broadcast
+};
+
+/// With Transpose::kOnceByBlocks, in the workspace: how far V has been transposed, in units. Words
+/// that follow each other; what they count, and what they hold before, is told in
+/// shared_transpose.cuh.
+struct UnitCounts {
+  std::uint64_t* claimed;     ///< of each (batch, KV head)
+  std::uint64_t* transposed;  ///< of each tile of each
+  std::uint64_t* all;         ///< transposed in all
+  std::uint64_t* left;        ///< warps that count no more
+  int words;                  ///< in all
+};
+
+/// A sequence of a ragged batch, in the order in which its work tiles are dealt: ragged.cuh.
+struct RaggedSequence {
+  int first_work_tile;  ///< work tiles of those before
+  int batch;
+  int row_tiles;  ///< of a head, or of those that share rows
+  attention::Sequence sequence;
+};
+
+/// With Config::ragged.
+struct RaggedParams {
+  attention::Sequences sequences;
+  const std::int32_t* block_table;  ///< or null
+  int pages, max_pages;
+  attention::Divisor page_size;
+  int box_keys;  ///< of a box of K or V
+  int batch;
+  int pack_log2;             ///< of the heads that share tiles: a row is query * heads + head
+  attention::Divisor heads;  ///< of a sequence's work tiles: packing.hpp
+  std::uint32_t* fault;      ///< or null
+  RaggedSequence* order;     ///< in the workspace: batch of them, and where work tiles end
+};
+
+struct Params {
+  gpu::TensorMap q, k, v;
+  void* o;
+  float* lse;  ///< or null
+  const float* descale_q;
+  const float* descale_k;
+  const float* descale_v;
+  attention::Strides o_strides;
+  MapSteps q_steps, k_steps, v_steps;
+  attention::Divisor heads_q;
+  attention::Divisor group;  ///< query heads of a KV head
+  int heads_kv;
+  int seq_q, seq_kv;
+  attention::Divisor tiles_m;          ///< work tiles of a (batch, head)
+  attention::Divisor pass_work_tiles;  ///< of one pass
+  /// (batch, head) pairs of one pass, and of the last, which may have fewer.
+  attention::Divisor pass_heads, last_pass_heads;
+  int work_tiles;  ///< in all
+  int passes;
+  float softmax_scale_log2;
+  bool causal;
+  bool v_transposed;
+  int v_pairs;  ///< 1: V comes in rows of two keys (keys_pair_up() in launch.cuh); else 0
+  Dtype output;
+  void* splits;            ///< of work tiles that several blocks share: merge_splits.cuh
+  std::uint64_t plan_tag;  ///< of what is counted in the workspace: no_units()
+  std::uint8_t* values;    ///< with V^T in the workspace: V^T, tile by tile
+  UnitCounts units;
+  std::uint64_t all_units;
+  Schedule schedule;
+  RaggedParams ragged;
+};
+
+/// What a block does at one step: KV tiles [first_tile, end_tile) of a work tile.
+struct TileRange {
+  static constexpr int kNone = -1;
+  static constexpr int kWhole = 0x7FFFFFFF;
+  int work_tile;  ///< or kNone
+  int first_tile;
+  int end_tile;        ///< kWhole: the work tile's end
+  int tail_work_tile;  ///< its place in the tail; kNone: in a round
+  int split;           ///< KV splits of the work tile before this one
+};
+
+/// One work tile, as this block sees it.
+struct Work {
+  int batch, head, kv_head;
+  int first_row;
+  int tiles;       ///< KV tiles of this block, of those that any row of the work tile sees
+  int last_tile;   ///< the last of them
+  int first_tile;  ///< the first tile of the tile range
+  /// With Config::ragged. `head` is the first of those that share rows.
+  int rank;  ///< of its sequence in RaggedParams::order
+  attention::Sequence sequence;
+};
+
+}  // namespace fp8_sdpa::sm90
