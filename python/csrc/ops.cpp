@@ -15,18 +15,12 @@
 #include "fp8_sdpa/quantise.hpp"
 #include "fp8_sdpa/unquantised.hpp"
 #include "tensors.hpp"
+#include "varlen.hpp"
 
 namespace fp8_sdpa::torch_op {
 namespace {
 
 using torch::stable::zero_;
-
-/// Those that a caller of either form of attention gives.
-struct Options {
-  bool causal;
-  std::optional<double> scale;
-  bool return_lse, exact_lse;
-};
 
 /// Everything that one call of attention brings together. Q, K and V are kept for as long as their
 /// views are looked at.
@@ -102,14 +96,8 @@ Call prepare(const Place& place, const TorchTensor& q, const TorchTensor& k, con
   p.v = view_of(call.v, dtype_of(call.v, "v"));
   p.o = view_of(call.out, dtype_of(call.out, "out"));
   if (options.return_lse) p.lse = call.lse.mutable_data_ptr<float>();
-  p.lse_sum = options.exact_lse ? LseSum::kExact : LseSum::kDenominator;
-  p.softmax_scale =
-      static_cast<float>(options.scale ? *options.scale : 1.0 / std::sqrt(qs.head_dim));
-  p.mask = options.causal ? Mask::kCausal : Mask::kNone;
-  if (!(p.softmax_scale > 0.0F)) {
-    fail(invalid_argument("scale is " + std::to_string(p.softmax_scale) +
-                          "; it must be positive and finite"));
-  }
+  set_options(options, p);
+  if (!options.scale) p.softmax_scale = static_cast<float>(1.0 / std::sqrt(qs.head_dim));
   return call;
 }
 
@@ -198,6 +186,28 @@ std::tuple<TorchTensor, TorchTensor> attention_fp8(
   return run(place, call, p, batch_invariant);
 }
 
+std::tuple<TorchTensor, TorchTensor> attention_varlen_fp8(
+    TorchTensor q, TorchTensor k, TorchTensor v, TorchTensor q_descale, TorchTensor k_descale,
+    TorchTensor v_descale, std::optional<TorchTensor> cu_seqlens_q,
+    std::optional<TorchTensor> cu_seqlens_k, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
+    std::optional<TorchTensor> seqused_k, std::optional<TorchTensor> block_table,
+    std::optional<TorchTensor> fault, bool causal, std::optional<double> scale,
+    std::optional<ScalarType> out_dtype, bool return_lse, bool exact_lse, bool batch_invariant) {
+  const Place place(q);
+  const auto descales = [&](const Problem& p) -> Descales {
+    return {descale_of(place, q_descale, p.batch, p.heads_q, "q_descale"),
+            descale_of(place, k_descale, p.batch, p.heads_kv, "k_descale"),
+            descale_of(place, v_descale, p.batch, p.heads_kv, "v_descale")};
+  };
+  return attention_varlen(
+      place, q, k, v,
+      {cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, fault, max_seqlen_q, max_seqlen_k},
+      descales,
+      one_of(out_dtype, kBFloat16, ScalarType::Half, "out_dtype",
+             "torch.bfloat16 or torch.float16"),
+      {causal, scale, return_lse, exact_lse}, batch_invariant);
+}
+
 std::string explain(TorchTensor q, TorchTensor k, TorchTensor v, bool causal,
                     std::optional<double> scale, bool return_lse, bool exact_lse,
                     bool batch_invariant) {
@@ -269,6 +279,12 @@ STABLE_TORCH_LIBRARY(fp8_sdpa, m) {
       "bool return_lse=False, bool exact_lse=False, bool batch_invariant=False) "
       "-> (Tensor, Tensor)");
   m.def(
+      "attention_varlen_fp8(Tensor q, Tensor k, Tensor v, Tensor q_descale, Tensor k_descale, "
+      "Tensor v_descale, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, int max_seqlen_q, "
+      "int max_seqlen_k, Tensor? seqused_k=None, Tensor? block_table=None, Tensor(a!)? fault=None, "
+      "bool causal=False, float? scale=None, ScalarType? out_dtype=None, bool return_lse=False, "
+      "bool exact_lse=False, bool batch_invariant=False) -> (Tensor, Tensor)");
+  m.def(
       "quantise(Tensor x, Tensor? descale=None, *, ScalarType? dtype=None, bool rotate=False, "
       "int seed=0, bool smooth=False) -> (Tensor, Tensor, Tensor, Tensor)");
   m.def(
@@ -280,6 +296,7 @@ STABLE_TORCH_LIBRARY(fp8_sdpa, m) {
 void implement(torch::stable::detail::StableLibrary& m) {
   m.impl("attention", TORCH_BOX(&attention));
   m.impl("attention_fp8", TORCH_BOX(&attention_fp8));
+  m.impl("attention_varlen_fp8", TORCH_BOX(&attention_varlen_fp8));
   m.impl("quantise", TORCH_BOX(&quantise_op));
   m.impl("explain", TORCH_BOX(&explain));
 }

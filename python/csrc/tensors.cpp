@@ -18,14 +18,6 @@ namespace {
 constexpr int kAxes = 4;
 constexpr std::int64_t kUnit = 16;  // bytes that addresses and strides are multiples of
 
-std::string text_of(const TorchTensor& tensor) {
-  std::string text = "(";
-  for (std::int64_t axis = 0; axis < tensor.dim(); ++axis) {
-    text += (axis > 0 ? ", " : "") + std::to_string(tensor.size(axis));
-  }
-  return text + ")";
-}
-
 CUstream_st* current_stream(std::int32_t index) {
   void* stream = nullptr;
   if (aoti_torch_get_current_cuda_stream == nullptr) {
@@ -96,16 +88,24 @@ void Place::check_holds(const TorchTensor& tensor, const char* name) const {
 
 Sizes sizes_of(const TorchTensor& tensor, const char* name) {
   if (tensor.dim() != kAxes) {
-    fail(invalid_argument(std::string(name) + " has shape " + text_of(tensor) +
+    fail(invalid_argument(std::string(name) + " has shape " + shape_of(tensor) +
                           "; expected (batch, heads, seq, head_dim)"));
   }
   for (const int axis : {0, 1, 3}) {
     if (tensor.size(axis) <= std::numeric_limits<int>::max()) continue;
-    fail(unsupported(std::string(name) + " has shape " + text_of(tensor) +
+    fail(unsupported(std::string(name) + " has shape " + shape_of(tensor) +
                      "; batch, heads and head_dim are below 2^31"));
   }
   return {static_cast<int>(tensor.size(0)), static_cast<int>(tensor.size(1)), tensor.size(2),
           static_cast<int>(tensor.size(3))};
+}
+
+std::string shape_of(const TorchTensor& tensor) {
+  std::string text = "(";
+  for (std::int64_t axis = 0; axis < tensor.dim(); ++axis) {
+    text += (axis > 0 ? ", " : "") + std::to_string(tensor.size(axis));
+  }
+  return text + ")";
 }
 
 Dtype dtype_of(const TorchTensor& tensor, const char* name) {
@@ -142,6 +142,37 @@ Tensor view_of(const TorchTensor& tensor, Dtype dtype) {
           tensor.stride(1),
           tensor.stride(2),
           1};
+}
+
+Tensor view_by_tokens(const TorchTensor& tensor, const char* name) {
+  const std::int64_t axes = tensor.dim();
+  if (tensor.size(axes - 1) > 1 && tensor.stride(axes - 1) != 1) {
+    fail(invalid_argument(std::string(name) + "'s innermost stride is " +
+                          std::to_string(tensor.stride(axes - 1)) + "; it must be 1"));
+  }
+  return {const_cast<void*>(tensor.const_data_ptr()),
+          dtype_of(tensor, name),
+          axes == kAxes ? tensor.stride(0) : 0,
+          tensor.stride(axes - 2),
+          tensor.stride(axes - 3),
+          1};
+}
+
+const std::int32_t* words_of(const TorchTensor& tensor, std::initializer_list<std::int64_t> size,
+                             const char* name) {
+  bool right = tensor.scalar_type() == ScalarType::Int && tensor.is_contiguous() &&
+               tensor.dim() == static_cast<std::int64_t>(size.size());
+  std::string wanted;
+  for (std::size_t axis = 0; axis < size.size(); ++axis) {
+    const std::int64_t entries = size.begin()[axis];
+    right = right && tensor.size(static_cast<std::int64_t>(axis)) == entries;
+    wanted += (axis > 0 ? ", " : "") + std::to_string(entries);
+  }
+  if (!right) {
+    fail(invalid_argument(std::string(name) + " must be int32, contiguous, of shape (" + wanted +
+                          ")"));
+  }
+  return static_cast<const std::int32_t*>(tensor.const_data_ptr());
 }
 
 TorchTensor empty(const TorchTensor& like, std::initializer_list<std::int64_t> size,

@@ -67,6 +67,14 @@ TorchTensor readable(const TorchTensor& tensor);
 
 /// A view of a tensor that is readable().
 Tensor view_of(const TorchTensor& tensor, Dtype dtype);
+/// A view of (batch, seq, heads, head_dim), or of packed sequences (total, heads, head_dim), as
+/// they lie; fails if the innermost stride is not 1.
+Tensor view_by_tokens(const TorchTensor& tensor, const char* name);
+/// The int32 of a contiguous tensor of shape `size`; fails for another.
+const std::int32_t* words_of(const TorchTensor& tensor, std::initializer_list<std::int64_t> size,
+                             const char* name);
+/// "(2, 70, 64)".
+std::string shape_of(const TorchTensor& tensor);
 
 /// New memory beside `like`.
 TorchTensor empty(const TorchTensor& like, std::initializer_list<std::int64_t> size,

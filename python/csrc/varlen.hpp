@@ -1,0 +1,39 @@
+// Attention of sequences of different lengths, for PyTorch's tensors.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <tuple>
+
+#include "fp8_sdpa/problem.hpp"
+#include "tensors.hpp"
+
+namespace fp8_sdpa::torch_op {
+
+/// What a caller of any form of attention gives.
+struct Options {
+  bool causal;
+  std::optional<double> scale;
+  bool return_lse, exact_lse;
+};
+/// Scale, mask and kind of LSE of a problem that has its head_dim. Fails for a scale that is none.
+void set_options(const Options& options, Problem& problem);
+
+/// Where sequences lie and how long they are: python/src/fp8_sdpa/_varlen.py.
+struct Lengths {
+  std::optional<TorchTensor> cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, fault;
+  std::int64_t max_seqlen_q, max_seqlen_k;
+};
+using DescalesOf = std::function<Descales(const Problem&)>;
+
+/// (out, lse): as q is shaped, and (heads_q, total_q) of packed queries, else (batch, heads_q,
+/// seq_q).
+std::tuple<TorchTensor, TorchTensor> attention_varlen(const Place& place, const TorchTensor& q,
+                                                      const TorchTensor& k, const TorchTensor& v,
+                                                      const Lengths& lengths,
+                                                      const DescalesOf& descales,
+                                                      ScalarType out_type, const Options& options,
+                                                      bool batch_invariant);
+
+}  // namespace fp8_sdpa::torch_op

@@ -1,0 +1,120 @@
+"""Sequences of lengths of their own: ragged batches, paged KV caches, decoding with them."""
+
+import torch
+from torch import Tensor
+
+from fp8_sdpa._ops import _call, _ops
+
+
+@torch.library.register_fake("fp8_sdpa::attention_varlen_fp8")
+def _(
+    q, k, v, q_descale, k_descale, v_descale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
+    seqused_k=None, block_table=None, fault=None, causal=False, scale=None, out_dtype=None,
+    return_lse=False, *_rest, **_options,
+):  # fmt: skip
+    if not return_lse:
+        lse = (0,)
+    elif cu_seqlens_q is not None:
+        lse = (q.shape[1], q.shape[0])
+    else:
+        lse = (q.shape[0], q.shape[2], q.shape[1])
+    return q.new_empty(q.shape, dtype=out_dtype or torch.bfloat16), q.new_empty(lse, dtype=torch.float32)
+
+
+def _per_head(value: Tensor | float | None, batch: int, heads: int, like: Tensor, name: str) -> Tensor:
+    """(batch, heads), float32, contiguous, from what broadcasts to it."""
+    if not isinstance(value, Tensor):
+        return like.new_full((batch, heads), 1.0 if value is None else value, dtype=torch.float32)
+    if value.dtype != torch.float32:
+        raise ValueError(f"{name} is {value.dtype}; expected torch.float32")
+    return value.expand(batch, heads).contiguous()
+
+
+def _longest(given: int | None, name: str, offsets: Tensor | None, otherwise: int) -> int:
+    if offsets is None:
+        return otherwise if given is None else given
+    if given is None:
+        raise ValueError(f"{name} is missing: the most of any sequence, of those that cu_seqlens tells of")
+    return given
+
+
+def attention_varlen_fp8(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_descale: Tensor | float | None = None,
+    k_descale: Tensor | float | None = None,
+    v_descale: Tensor | float | None = None,
+    *,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    seqused_k: Tensor | None = None,
+    block_table: Tensor | None = None,
+    fault: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    out_dtype: torch.dtype | None = None,
+    return_lse: bool = False,
+    exact_lse: bool = False,
+    batch_invariant: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """attention_fp8() of sequences that differ in length, tokens before heads, as a server has them.
+
+    Prompts, chunks of them and single new tokens may be in one batch. Lengths and the table are read
+    when the kernel runs: nothing synchronises, and a CUDA graph, captured once, replays with others up
+    to the maxima.
+
+    Args:
+        q: (total_q, heads_q, head_dim) with cu_seqlens_q, else (batch, seq_q, heads_q, head_dim);
+            float8_e4m3fn or float8_e5m2, head_dim 64, 128 or 256, by strides.
+        k, v: one of (total_k, heads_kv, head_dim) with cu_seqlens_k; (pages, page_size, heads_kv,
+            head_dim) with block_table (vLLM, arXiv 2309.06180, section 4.2); (batch, seq_k, heads_kv,
+            head_dim).
+        q_descale: x ~ code * descale; float32, what broadcasts to (batch, heads_q), a number, or None
+            for 1. k_descale, v_descale: (batch, heads_kv).
+        cu_seqlens_q, cu_seqlens_k: (batch + 1) int32: rows [n, n + 1) of it are sequence n's.
+        max_seqlen_q, max_seqlen_k: the most of any sequence; needed with cu_seqlens. Of pages
+            max_pages * page_size if not given.
+        seqused_k: (batch) int32: the first so many keys of each sequence; needed with block_table.
+        block_table: (batch, max_pages) int32: key j is row j % page_size of page
+            block_table[:, j // page_size].
+        fault: (1) int32, which becomes 1 where a length or a page is none: nothing is read through
+            it, and its sequence's rows are NaN, or not written where its queries are not known.
+        causal: query i of a sequence sees its keys j <= i + keys - queries.
+        scale, out_dtype, return_lse, exact_lse, batch_invariant: as in attention_fp8(). With
+            batch_invariant a row's bits do not depend on pages, or on how a prompt was cut, either.
+
+    Returns:
+        out, shaped as q and contiguous; with return_lse, (out, lse), lse float32 (heads_q, total_q) of
+        packed queries, else (batch, heads_q, seq_q). A row that sees no key has out = 0, lse = -inf.
+
+    Raises: as attention().
+    """
+    heads_q, heads_kv = q.shape[-2], k.shape[-2]
+    batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.numel() - 1
+    most_k = 0 if block_table is None else block_table.shape[-1] * k.shape[1]
+    out, lse = _call(
+        _ops.attention_varlen_fp8.default,
+        q,
+        k,
+        v,
+        _per_head(q_descale, batch, heads_q, q, "q_descale"),
+        _per_head(k_descale, batch, heads_kv, k, "k_descale"),
+        _per_head(v_descale, batch, heads_kv, v, "v_descale"),
+        cu_seqlens_q,
+        cu_seqlens_k,
+        _longest(max_seqlen_q, "max_seqlen_q", cu_seqlens_q, 0),
+        _longest(max_seqlen_k, "max_seqlen_k", cu_seqlens_k, most_k),
+        seqused_k,
+        block_table,
+        fault,
+        causal,
+        scale,
+        out_dtype,
+        return_lse,
+        exact_lse,
+        batch_invariant,
+    )
+    return (out, lse) if return_lse else out
