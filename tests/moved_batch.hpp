@@ -31,23 +31,25 @@ inline bool any_row_is_nan(const Problem& p) {
 }
 
 /// A problem of equal sequences in host memory, its V row-major, as a ragged batch. With packed
-/// queries there are some sequences more: one has the last few queries of the first, and its keys,
-/// one has no queries, one no keys; without a mask one has the queries of the first three times and
-/// a fourth time the first.
+/// queries there are some sequences more: two have the last few queries of the first, and its keys,
+/// `without_queries` between them have no queries, one no keys; without a mask one has the queries
+/// of the first three times and a fourth time the first.
 class MovedBatch {
  public:
   enum class Keys { kPaged, kPacked };
   static constexpr std::int32_t kNoPage = std::numeric_limits<std::int32_t>::max();
 
   /// O and LSE stay where they are, as queries do, unless `pack_queries`.
-  MovedBatch(const Problem& from, Keys keys, int page_size, bool pack_queries)
+  MovedBatch(const Problem& from, Keys keys, int page_size, bool pack_queries,
+             int without_queries = 1)
       : problem(from), from_(from) {
-    sequences_.reserve(static_cast<std::size_t>(from.batch) + 4);
     for (int b = 0; b < from.batch; ++b) sequences_.push_back({b, 0, from.seq_q, from.seq_kv});
     if (pack_queries) {
       const std::int64_t few = from.seq_q < 3 ? from.seq_q : 3;
       sequences_.push_back({0, from.seq_q - few, few, from.seq_kv});
-      sequences_.push_back({0, 0, 0, from.seq_kv});
+      sequences_.insert(sequences_.end(), static_cast<std::size_t>(without_queries),
+                        {0, 0, 0, from.seq_kv});
+      sequences_.push_back({0, from.seq_q - few, few, from.seq_kv});
       sequences_.push_back({0, 0, few, 0});
       if (from.mask == Mask::kNone) {
         sequences_.push_back({0, 0, 3 * from.seq_q + 1, from.seq_kv});

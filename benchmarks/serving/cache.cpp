@@ -17,6 +17,14 @@ namespace {
 
 constexpr float kQueryScale = 2.0F;
 
+/// The last queries of a sequence are looked at, so many.
+constexpr std::int64_t kQueriesLookedAt = 64;
+
+/// Rows of the sequences before one.
+std::int64_t first_of(const std::vector<std::int32_t>& lengths, int sequence) {
+  return std::accumulate(lengths.begin(), lengths.begin() + sequence, std::int64_t{0});
+}
+
 /// Copies to where kernels of the device read.
 Status copy(const Device& device, void* to, const void* from, std::size_t bytes) {
   if (device.backend == Backend::kHost) {
@@ -55,6 +63,15 @@ Result<void*> Cache::upload(const void* from, std::size_t bytes, const char* nam
   return made;
 }
 
+Status Cache::upload_offsets(const std::vector<std::int32_t>& lengths, const std::int32_t** to) {
+  std::vector<std::int32_t> offsets(lengths.size() + 1);
+  std::partial_sum(lengths.begin(), lengths.end(), offsets.begin() + 1);
+  const auto made = upload(offsets.data(), offsets.size() * sizeof offsets[0], "offsets");
+  if (!made.ok()) return made.status();
+  *to = static_cast<const std::int32_t*>(*made);
+  return {};
+}
+
 std::size_t Cache::place_of(Operand operand, std::int64_t at) const {
   const std::size_t first = codes_.size() / kOperands * static_cast<std::size_t>(operand);
   return (first + static_cast<std::size_t>(at)) % codes_.size();
@@ -84,9 +101,15 @@ void Cache::append_row(Operand operand, std::int64_t at, std::vector<float>& to)
   }
 }
 
+std::int64_t Cache::query_of(int sequence, std::int64_t query) const {
+  return case_.packed() ? first_of(case_.queries, sequence) + query
+                        : sequence * problem_.seq_q + query;
+}
+
 std::int64_t Cache::row_of(int sequence, std::int64_t key, int kv_head) const {
   const Pages& pages = problem_.pages;
-  std::int64_t row = sequence * problem_.seq_kv + key;
+  std::int64_t row =
+      case_.packed() ? first_of(case_.lengths, sequence) + key : sequence * problem_.seq_kv + key;
   if (!table_.empty()) {
     const std::int64_t nth = sequence * std::int64_t{pages.max_pages} + key / pages.page_size;
     row = std::int64_t{table_[static_cast<std::size_t>(nth)]} * pages.page_size +
@@ -98,7 +121,8 @@ std::int64_t Cache::row_of(int sequence, std::int64_t key, int kv_head) const {
 Status Cache::make_keys(std::uint64_t seed) {
   Problem& p = problem_;
   const std::int64_t row = std::int64_t{case_.heads_kv} * case_.head_dim;
-  std::int64_t rows = case_.batch() * case_.most_keys();
+  std::int64_t rows =
+      case_.packed() ? first_of(case_.lengths, case_.batch()) : case_.batch() * case_.most_keys();
   std::int64_t rows_of_entry = case_.most_keys();
   if (case_.page_size > 0) {
     const std::int64_t size = rows_of_entry = case_.page_size;
@@ -128,6 +152,10 @@ Status Cache::make_keys(std::uint64_t seed) {
     if (Status s = fill(operand, bytes, "a cache", &tensor->data); !s.ok()) return s;
     *tensor = {tensor->data, Dtype::kE4M3, rows_of_entry * row, case_.head_dim, row, 1};
   }
+  if (case_.packed() && table_.empty()) {
+    p.ragged.total_kv = rows;
+    return upload_offsets(case_.lengths, &p.ragged.cu_seqlens_kv);
+  }
   if (!case_.ragged) return {};
   const auto lengths =
       upload(case_.lengths.data(), case_.lengths.size() * sizeof(std::int32_t), "lengths");
@@ -139,7 +167,13 @@ Status Cache::make_keys(std::uint64_t seed) {
 Status Cache::make_queries() {
   Problem& p = problem_;
   const std::int64_t row = std::int64_t{case_.heads_q} * case_.head_dim;
-  const auto rows = static_cast<std::size_t>(p.batch) * static_cast<std::size_t>(p.seq_q);
+  const auto rows = static_cast<std::size_t>(case_.packed() ? first_of(case_.queries, p.batch)
+                                                            : p.batch * p.seq_q);
+  if (case_.packed()) {
+    p.ragged.total_q = static_cast<std::int64_t>(rows);
+    Status s = upload_offsets(case_.queries, &p.ragged.cu_seqlens_q);
+    if (!s.ok()) return s;
+  }
   const std::size_t elements = rows * static_cast<std::size_t>(row);
   if (Status s = fill(kQueries, elements, "Q", &p.q.data); !s.ok()) return s;
   p.q = {p.q.data, Dtype::kE4M3, p.seq_q * row, case_.head_dim, row, 1};
@@ -198,12 +232,12 @@ Cache::Expected Cache::attend(int sequence, int kv_head) const {
   const Problem& p = problem_;
   const int group = p.heads_q / p.heads_kv;
   const std::int64_t keys = case_.lengths[static_cast<std::size_t>(sequence)];
+  const std::int64_t queries = case_.queries_of(sequence);
+  const std::int64_t first = std::max<std::int64_t>(queries - kQueriesLookedAt, 0);
   std::vector<float> q;
   for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    for (std::int64_t query = 0; query < p.seq_q; ++query) {
-      const std::int64_t at =
-          sequence * p.q.stride_batch + head * p.q.stride_head + query * p.q.stride_seq;
-      append_row(kQueries, at, q);
+    for (std::int64_t query = first; query < queries; ++query) {
+      append_row(kQueries, query_of(sequence, query) * p.q.stride_seq + head * p.q.stride_head, q);
     }
   }
   std::vector<float> k;
@@ -212,8 +246,8 @@ Cache::Expected Cache::attend(int sequence, int kv_head) const {
     append_row(kKeys, row_of(sequence, key, kv_head), k);
     append_row(kValues, row_of(sequence, key, kv_head), v);
   }
-  const reference::AttentionSizes sizes{1, group, 1, p.seq_q, keys, p.head_dim, p.mask};
-  return {sequence, kv_head,
+  const reference::AttentionSizes sizes{1, group, 1, queries - first, keys, p.head_dim, p.mask};
+  return {sequence, kv_head, first,
           reference::attention_fp64(q, k, v, sizes, double{kQueryScale} * p.softmax_scale)};
 }
 
@@ -226,15 +260,16 @@ Result<ServingErrors> Cache::errors() const {
   ServingErrors errors{0.0, 0.0};
   // NaN is larger than any error.
   const auto larger = [](double a, double b) { return b <= a ? a : b; };
-  for (const auto& [sequence, kv_head, want] : expected_) {
+  for (const auto& [sequence, kv_head, first_query, want] : expected_) {
+    const std::int64_t queries = case_.queries_of(sequence) - first_query;
     const std::int64_t first = kv_head * std::int64_t{p.heads_q / p.heads_kv};
     double wrong = 0.0;
     double size = 0.0;
     for (std::size_t row = 0; row < want.lse.size(); ++row) {
-      const std::int64_t head = first + static_cast<std::int64_t>(row) / p.seq_q;
-      const std::int64_t query = static_cast<std::int64_t>(row) % p.seq_q;
-      const auto at = static_cast<std::size_t>(sequence * p.o.stride_batch +
-                                               head * p.o.stride_head + query * p.o.stride_seq);
+      const std::int64_t head = first + static_cast<std::int64_t>(row) / queries;
+      const std::int64_t query = first_query + static_cast<std::int64_t>(row) % queries;
+      const auto at = static_cast<std::size_t>(query_of(sequence, query) * p.o.stride_seq +
+                                               head * p.o.stride_head);
       const auto dims = static_cast<std::size_t>(p.head_dim);
       for (std::size_t dim = 0; dim < dims; ++dim) {
         const double exact = want.o[row * dims + dim];
@@ -242,8 +277,10 @@ Result<ServingErrors> Cache::errors() const {
         wrong += error * error;
         size += exact * exact;
       }
-      const double got = lse[static_cast<std::size_t>(
-          (sequence * std::int64_t{p.heads_q} + head) * p.seq_q + query)];
+      const std::int64_t lse_at =
+          case_.packed() ? head * p.ragged.total_q + query_of(sequence, query)
+                         : (sequence * std::int64_t{p.heads_q} + head) * p.seq_q + query;
+      const double got = lse[static_cast<std::size_t>(lse_at)];
       if (got != want.lse[row]) errors.lse = larger(errors.lse, std::fabs(got - want.lse[row]));
     }
     if (wrong != 0.0) errors.o = larger(errors.o, std::sqrt(wrong / size));

@@ -45,6 +45,8 @@ class Cache {
       : case_(serving_case), device_(device) {}
   Result<void*> allocate(std::size_t bytes, const char* name);
   Result<void*> upload(const void* from, std::size_t bytes, const char* name);
+  /// Where sequences of these lengths begin, and where the last ends.
+  Status upload_offsets(const std::vector<std::int32_t>& lengths, const std::int32_t** to);
   /// Each begins elsewhere in the codes: a kernel that takes one for another shows it.
   enum Operand : std::uint8_t { kQueries, kKeys, kValues };
   static constexpr std::size_t kOperands = 3;
@@ -58,9 +60,14 @@ class Cache {
   /// Of K and V alike: where row `key` of a sequence begins, counted from the tensor's first.
   std::int64_t row_of(int sequence, std::int64_t key, int kv_head) const;
 
-  /// A KV head that is looked at, and attention of its rows: (heads of the group, seq_q).
+  /// Which row of Q and O a query is, of all sequences.
+  std::int64_t query_of(int sequence, std::int64_t query) const;
+
+  /// A KV head that is looked at, and attention of a sequence's queries from `first_query` on:
+  /// (heads of the group, queries).
   struct Expected {
     int sequence, kv_head;
+    std::int64_t first_query;
     reference::Attention attention;
   };
   Expected attend(int sequence, int kv_head) const;

@@ -24,6 +24,12 @@ ServingCase equal(int batch, std::int32_t keys, int head_dim, int page_size, int
   return {name, 64, 8, seq_q, head_dim, page_size, all(batch, keys)};
 }
 
+/// A prompt for each sequence, none of which has keys before.
+ServingCase prefill(std::vector<std::int32_t> lengths) {
+  ServingCase c{"", 32, 8, *std::ranges::max_element(lengths), 128, 0, std::move(lengths)};
+  return c;
+}
+
 }  // namespace
 
 std::int64_t ServingCase::most_keys() const { return *std::ranges::max_element(lengths); }
@@ -31,6 +37,16 @@ std::int64_t ServingCase::most_keys() const { return *std::ranges::max_element(l
 double ServingCase::bytes() const {
   const auto keys = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
   return 2.0 * static_cast<double>(keys) * heads_kv * head_dim;
+}
+
+double ServingCase::flop() const {
+  double scores = 0.0;
+  for (int b = 0; b < batch(); ++b) {
+    const auto keys = static_cast<double>(lengths[static_cast<std::size_t>(b)]);
+    const auto rows = static_cast<double>(queries_of(b));
+    scores += rows * (keys - (rows - 1) / 2);
+  }
+  return 4.0 * scores * heads_q * head_dim;
 }
 
 std::vector<ServingCase> goal_cases(std::uint64_t seed) {
@@ -56,6 +72,20 @@ std::vector<ServingCase> goal_cases(std::uint64_t seed) {
   mean.lengths = all(mean.batch(), static_cast<std::int32_t>(sum / mean.batch()));
   cases.push_back(std::move(ragged));
   cases.push_back(std::move(mean));
+  // Prompts of 256 to 8k tokens, and equal ones of as much work.
+  std::vector<std::int32_t> prompts(16);
+  double squares = 0.0;
+  for (auto& length : prompts) {
+    length = static_cast<std::int32_t>(256 + random() % 7937);
+    squares += static_cast<double>(length) * length;
+  }
+  ServingCase packed = prefill(prompts);
+  packed.name = "d128_b16_prompts_of_256_to_8k";
+  packed.queries = packed.lengths;
+  ServingCase dense = prefill(all(16, static_cast<std::int32_t>(std::sqrt(squares / 16))));
+  dense.name = "d128_b16_prompts_of_their_mean_work";
+  cases.push_back(std::move(packed));
+  cases.push_back(std::move(dense));
   return cases;
 }
 

@@ -36,6 +36,8 @@ inline double most_error(const Variant& variant) {
 Result<ServingRow> serve(const ServingCase& serving_case, const std::vector<std::uint8_t>& codes,
                          std::uint64_t seed, const Device& device);
 
+/// Operations per microsecond.
+double speed(const ServingRow& row);
 /// Bytes per microsecond of K and V.
 double rate(const ServingRow& row);
 

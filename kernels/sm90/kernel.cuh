@@ -19,7 +19,7 @@
 //                  | not wait there arrives           | initialised
 #pragma once
 
-#include "sm90/load/producer.cuh"
+#include "sm90/load/ragged_loader.cuh"
 #include "sm90/load/shared_transpose.cuh"
 #include "sm90/output/epilogue.cuh"
 
@@ -64,7 +64,7 @@ struct Kernel {
     } else {
       gpu::setmaxnreg_inc<kRegisters.consumer>();
       if constexpr (kFindsFirst) initialise(p, sm, warp, lane);
-      consume(p, sm, warp / kWarpgroupWarps - 1);
+      consume(p, sm, warp / kWarpgroupWarps - 1, warp % kWarpgroupWarps);
     }
   }
 
@@ -104,6 +104,11 @@ struct Kernel {
     }
     if (warp < Shared::kStagingBuffers) gpu::mbarrier_init(sm.staging_empty[warp], transposers);
     if (warp < T::kQueryStages) gpu::mbarrier_init(sm.query_full[warp], 1);
+    if constexpr (T::kRagged) {
+      static_assert(RaggedState<T>::kTold == kWarps);
+      gpu::mbarrier_init(sm.ragged.work_full[warp], 1);
+      gpu::mbarrier_init(sm.ragged.work_empty[warp], T::kConsumerWarps);
+    }
     if constexpr (T::kTransposesOnce) {
       if (warp < UnitBuffers<T>::kSlots) gpu::mbarrier_init(sm.unit.staged[warp], 1);
     }
@@ -136,9 +141,13 @@ struct Kernel {
         return;
       }
     } else if (warp == 0) {
-      if (!issues_loads()) return;
-      if constexpr (T::kRagged) gpu::pdl_wait();  // for the order
-      load(p, sm, NextWork<T>(p));
+      if constexpr (T::kRagged) {
+        gpu::pdl_wait();  // for the order
+        gpu::pdl_launch_dependents();
+        RaggedLoader<T>{p, sm, gpu::lane_idx()}.run();
+      } else {
+        if (issues_loads()) load(p, sm, NextWork<T>(p));
+      }
       return;
     }
     if constexpr (T::kTransposesOnce) {
@@ -158,7 +167,7 @@ struct Kernel {
   }
 
   /// Tells the warp's epilogue where its work tile lies.
-  GPU_FN static void hold(const Params& p, Shared& sm, int step, const Work& work) {
+  GPU_FN static void hold(const Params& p, Shared& sm, unsigned step, const Work& work) {
     const int warp = consumer_warp<T>();
     const int row = T::kRagged ? work.sequence.first_query : work.first_row + row_of_warp<T>(warp);
     std::uint16_t* const o = attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides,
@@ -166,18 +175,18 @@ struct Kernel {
     gpu::sync_warp();  // nobody reads those of the work tile before any more
     if (gpu::lane_idx() == 0) {
       sm.held[warp] = {work.batch, work.head, work.first_row, step == 0, 0.0F, o};
-      if constexpr (T::kRagged) held_of_warp(sm) = {work, step, 0};
+      if constexpr (T::kRagged) sm.ragged.nth[warp] = step;
     }
     gpu::sync_warp();
   }
 
-  GPU_FN static void consume(const Params& p, Shared& sm, int group) {
+  GPU_FN static void consume(const Params& p, Shared& sm, int group, int warp_of_group) {
     Progress done;
     if constexpr (kFindsFirst) {
       announce<false>();
       NextWork<T> next(p);
       if (next.any()) hold(p, sm, 0, next.work);
-      Consumer<T> consumer(p, sm, group);
+      Consumer<T> consumer(p, sm, group, gpu::shfl(gpu::warp_idx() % kWarpgroupWarps, 0));
       meet<false>();
       gpu::pdl_wait();
       while (next.any()) {
@@ -186,10 +195,10 @@ struct Kernel {
         if (next.any()) hold(p, sm, next.step, next.work);
       }
     } else if constexpr (T::kRagged) {
-      consume_ragged(p, sm, group);
+      consume_ragged(p, sm, group, warp_of_group);
     } else {
       gpu::pdl_wait();
-      Consumer<T> consumer(p, sm, group);
+      Consumer<T> consumer(p, sm, group, gpu::shfl(gpu::warp_idx() % kWarpgroupWarps, 0));
       for (int step = 0;; ++step) {
         const TileRange range = range_of<T>(p, step);
         if (range.work_tile == TileRange::kNone) break;
@@ -199,21 +208,23 @@ struct Kernel {
       }
     }
   }
-  /// The loop over keys has no register for where the warp is in the batch.
-  GPU_FN static void consume_ragged(const Params& p, Shared& sm, int group) {
-    gpu::pdl_wait();
+  /// Work tiles as the loader tells of them, once earlier kernels have ended. The loop over keys has
+  /// no register for their number.
+  GPU_FN static void consume_ragged(const Params& p, Shared& sm, int group, int warp_of_group) {
+    using State = RaggedState<T>;
     Progress done;
-    Consumer<T> consumer(p, sm, group);
-    for (int step = 0, rank = 0;;) {
-      const int work_tile = same_in_all<true>(range_of<T>(p, step).work_tile);
-      if (work_tile == TileRange::kNone) return;
-      const Work work = locate_ragged<T, true>(p, work_tile, rank);
-      hold(p, sm, step, work);
-      work_off(consumer, step, work, done);
-      const auto& held = held_of_warp(sm);
-      step = same_in_all<true>(held.step) + 1;
-      rank = same_in_all<true>(held.work.rank);
-      done.work_tiles = static_cast<unsigned>(same_in_all<true>(held.work_tiles));
+    Consumer<T> consumer(p, sm, group, warp_of_group);
+    for (unsigned nth = 0;; ++nth) {
+      const int slot = slot_of<State::kTold>(nth);
+      gpu::mbarrier_wait(sm.ragged.work_full[slot], full_parity<State::kTold>(nth));
+      const Work work = same_in_all(sm.ragged.told[slot].work);
+      if (work.tiles < 0) return;
+      hold(p, sm, nth, work);
+      done.work_tiles = gpu::shfl(sm.ragged.told[slot].with_keys, 0);
+      work_off(consumer, 0, work, done);
+      nth = gpu::shfl(sm.ragged.nth[consumer_warp<T>()], 0);
+      gpu::sync_warp();  // no lane reads what was told any more
+      Rings<T>::release(sm.ragged.work_empty[slot_of<State::kTold>(nth)]);
     }
   }
 
@@ -230,7 +241,7 @@ struct Kernel {
     consumer.step = step;
     // On their way while Q is.
     const int kv = work.batch * p.heads_kv + work.kv_head;
-    const float scale = T::kRagged ? 0.0F : score_scale(p, work);
+    const float scale = consumer.scale_of(work);
     const float v_descale = p.descale_v[kv];
     if (work.tiles > 0) {
       // A warpgroup without tiles does not wait: Q of a later work tile may be there already.
@@ -241,15 +252,13 @@ struct Kernel {
       }
       ++done.work_tiles;
     }
-    if (gpu::lane_idx() == 0) {
-      sm.held[consumer_warp<T>()].v_descale = v_descale;
-      if constexpr (T::kRagged) held_of_warp(sm).work_tiles = static_cast<int>(done.work_tiles);
-    }
+    if (gpu::lane_idx() == 0) sm.held[consumer_warp<T>()].v_descale = v_descale;
     gpu::sync_warp();
     done.tiles = consumer.run(work, scale, done.tiles, o);
     // Found again rather than kept: the loop over keys has no register to spare.
     const Epilogue<T> epilogue{p, sm, consumer.row_group, consumer.kv_split};
-    epilogue.run(range_of<T>(p, pinned(consumer.step)), consumer.rows, o);
+    const TileRange range = T::kRagged ? TileRange{} : range_of<T>(p, pinned(consumer.step));
+    epilogue.run(range, consumer.rows, o);
   }
 };
 

@@ -21,9 +21,9 @@ namespace fp8_sdpa::sm90 {
 namespace {
 
 /// At which K and V come from an H200's memory.
-constexpr double kBytesPerUs = 3.6e6;
-/// That a block takes to find its next work tile of a ragged batch.
-constexpr double kFindUs = 3.5;
+constexpr double kBytesPerUs = 3.5e6;
+/// That a work tile of a ragged batch takes beside its KV tiles.
+constexpr double kWorkTileUs = 2.0;
 
 /// KV tiles of the work tile that is dealt `work tile`-th, longest first; the warpgroups that share
 /// its rows have equally many.
@@ -69,10 +69,10 @@ double predicted_us(const TileShape& shape, const Problem& p, int sm_count,
   const double kv_bytes =
       2.0 * static_cast<double>(p.batch) * p.heads_kv * static_cast<double>(p.seq_kv) * p.head_dim;
   const Packing packing = packing_of(shape.config, p);
-  const std::int64_t found =
+  const std::int64_t rounds =
       shape.config.ragged ? packing.row_tiles(mean_queries(p)) * p.batch * packing.heads / sm_count
                           : 0;
-  return shape.cost.launch_us + kFindUs * static_cast<double>(found) +
+  return shape.cost.launch_us + kWorkTileUs * static_cast<double>(rounds) +
          std::max(shape.cost.tile_us * load.tiles, kv_bytes / kBytesPerUs) +
          shape.cost.v_us * 1e-6 * load.v;
 }

@@ -160,20 +160,21 @@ struct Held {
 /// With Config::ragged.
 template <class T, bool = T::kRagged>
 struct RaggedState {
-  /// Beside Held.
-  struct HeldToo {
-    Work work;
-    int step;        ///< of the block's work
-    int work_tiles;  ///< with keys, this one among them
+  /// A work tile, as the loader tells consumers of it.
+  struct Told {
+    Work work;           ///< tiles: negative where none is left
+    unsigned with_keys;  ///< of the block's work tiles before it
+    int rank;            ///< of its sequence in the order
+    bool bad_page;       ///< one of its pages does not exist
   };
-  HeldToo held[T::kConsumerWarps];
+  static constexpr int kTold = 4;
+  Told told[kTold];
+  gpu::MBarrier work_full[kTold], work_empty[kTold];
+  unsigned nth[T::kConsumerWarps];  ///< which of the block's work tiles a warp has
+  unsigned work_tile_start;         ///< of the loader: tiles before its last work tile with keys
   float scales[T::kRecallsScale ? T::kConsumers * kWarpgroupThreads : 1];  ///< of a lane's rows
   /// What the loader says of the tile in a staging buffer: keys that the sequence has.
   int staged_keys[T::kConfig.warp_per_tile ? T::kTransposers : 2];
-  /// Whether a page of the work tile does not exist: of the last few. Before the loader is at the
-  /// next but kWorkTiles - 1, each consumer has stored the first of them.
-  static constexpr int kWorkTiles = 4;
-  bool bad_page[kWorkTiles];
 };
 template <class T>
 struct RaggedState<T, false> {};
@@ -194,6 +195,8 @@ struct RaggedState<T, false> {};
 ///   ping_pong[g][w] | warp w of the row group before g  | its exponentials are under way
 ///   arrived[s]     | 1 + bytes: a thread of the transposers   | a unit of V has arrived
 ///   all_loaded()  | 1: the loader, with kOnceByBlocks    | it waits for no unit any more
+///   work_full[s]  | 1: the loader, with Config::ragged   | a work tile has been told
+///   work_empty[s] | the consumers' warps                 | their rows of it have been written
 template <class T>
 struct Shared {
   using Queries = Tile<T::kTileM, T::kHeadDim>;

@@ -64,6 +64,26 @@ TEST(Serving, WhatARightKernelLeavesPassesAndWhatAWrongOneLeavesDoesNot) {
   }
 }
 
+// Prompts of 150, 1 and 77 tokens on as many keys, or more.
+TEST(Serving, PackedQueriesAreJudgedToo) {
+  const std::vector<std::uint8_t> codes = draw_codes(5);
+  for (const int page_size : {0, 16}) {
+    ServingCase packed = small(150, page_size, true);
+    packed.queries = {150, 1, 77};
+    const auto cache = Cache::make(packed, codes, 4, host_executor());
+    ASSERT_TRUE(cache.ok()) << cache.status().message();
+    expect_judged(*cache, "decode_split_kv");
+    expect_judged(*cache, "sm90_ragged");
+  }
+}
+
+TEST(Serving, OperationsAreOfTheKeysThatQueriesSee) {
+  EXPECT_EQ(small(1, 16, false).flop(), 4.0 * 900 * 6 * 64);
+  ServingCase packed = small(150, 0, true);
+  packed.queries = {150, 1, 77};
+  EXPECT_EQ(packed.flop(), 4.0 * (150 * 225.5 + 1 + 77 * 39) * 6 * 64);
+}
+
 TEST(Serving, BytesAreOfTheKeysThatThereAre) {
   EXPECT_EQ(small(1, 16, false).bytes(), 2.0 * 900 * 2 * 64);
   EXPECT_EQ(small(1, 16, true).bytes(), 2.0 * 378 * 2 * 64);
@@ -93,7 +113,7 @@ TEST(Serving, FloorsAreMadeOfTheGoalShapes) {
   rows[9].us = 12.0;  // eight queries
   constexpr double kRead = 1e6;
   const auto floors = serving_floors(rows, kRead);
-  ASSERT_EQ(floors.size(), 13U);
+  ASSERT_EQ(floors.size(), 14U);
   const auto value = [&](const std::string& name) {
     for (const auto& floor : floors) {
       if (floor.at("name") == name) return floor.at("value").get<double>();
@@ -104,12 +124,13 @@ TEST(Serving, FloorsAreMadeOfTheGoalShapes) {
   EXPECT_EQ(value("d128_b128_2k_page16, share of the read rate"),
             std::round(128.0 * 2048 * 8 * 128 * 2 / 10 / kRead * 1000) / 1000);
   EXPECT_EQ(value("d128_b1_2k_page64"), 10.0);
+  EXPECT_NEAR(value("ragged prefill over dense, equal work"), 1.0, 0.01);
   EXPECT_EQ(value("8 queries over 1, d128_b32_8k_page64"), 1.2);
   EXPECT_EQ(value("FlashAttention-3 over ours, least: " + rows[2].shape.name), 1.1);
   EXPECT_NE(table_line(rows[2], kRead).find("| 11.0 | 1.10 |"), std::string::npos);
   EXPECT_NE(table_line(rows[3], kRead).find("| - | - |"), std::string::npos);
   rows[4].passed = false;
-  EXPECT_NE(table_line(rows[4], kRead).find("| wrong | - | - | - | - |"), std::string::npos);
+  EXPECT_NE(table_line(rows[4], kRead).find("| wrong | - | - | - | - | - |"), std::string::npos);
 }
 
 }  // namespace

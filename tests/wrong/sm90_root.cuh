@@ -36,7 +36,9 @@ template <class Tag>
 Status try_ragged(const Problem& problem, const gpu::Queue& queue) {
   using tests::MovedBatch;
   for (const auto keys : {MovedBatch::Keys::kPacked, MovedBatch::Keys::kPaged}) {
-    MovedBatch moved(problem, keys, 16, /*pack_queries=*/true);
+    // More without queries than a warp looks at at once.
+    const int without_queries = keys == MovedBatch::Keys::kPacked ? 40 : 1;
+    MovedBatch moved(problem, keys, 16, /*pack_queries=*/true, without_queries);
     if (const Status s = plan_and_run<Tag>(moved.problem, queue); !s.ok()) return s;
     if (const std::string where = moved.difference(); !where.empty() || moved.fault != 0) {
       return {StatusCode::kExecutorError, "elsewhere, it is another: " + where};

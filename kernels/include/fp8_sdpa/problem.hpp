@@ -102,7 +102,8 @@ struct Pages {
   /// (batch, max_pages), in device memory, read when the kernel runs: key j of a sequence is row j
   /// % page_size of page block_table[j / page_size]. Entries past a sequence's last key are not
   /// read. Sequences may share pages. Nothing is read through an entry outside [0, pages): the rows
-  /// of such a sequence are NaN in O and LSE, and Problem::fault becomes 1. Null: no pages.
+  /// that see one of its keys, and perhaps others of the sequence, are NaN in O and LSE, and
+  /// Problem::fault becomes 1. Null: no pages.
   const std::int32_t* block_table = nullptr;
   int pages = 0;      ///< of the pools
   int page_size = 0;  ///< keys of a page, 1 or more

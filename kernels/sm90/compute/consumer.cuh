@@ -47,8 +47,8 @@ struct Consumer : OwnRows<T> {
   int query_slot = 0;
   typename Operands<T>::ScoresAt next_scores = {};  ///< with kDescribeAhead
 
-  GPU_FN Consumer(const Params& params, Shared<T>& shared, int group)
-      : OwnRows<T>(params, shared, group), operands(shared, row_group) {}
+  GPU_FN Consumer(const Params& params, Shared<T>& shared, int group, int warp_of_group)
+      : OwnRows<T>(params, shared, group, warp_of_group), operands(shared, row_group) {}
 
   /// O, m and l of this warpgroup's rows over its tiles; `tiles_before` are those of earlier work
   /// tiles. Returns the tiles up to the next one.
@@ -85,7 +85,7 @@ struct Consumer : OwnRows<T> {
     const int common = key_limit<T>(p, work, first_row) - first_key;
     unmasked = common < 0 ? 0 : common / T::kTileN;
     rows = Rows{};
-    set_scale(work, scale);
+    set_scale(scale);
     position = tiles_before + R::kv_split;
     tile = work.last_tile - work.first_tile - R::kv_split;
     for (; tile * T::kTileN >= end && tile >= 0; next()) {

@@ -20,11 +20,18 @@ struct OwnRows : Rings<T> {
   int unmasked = 0;  ///< tiles below this are seen whole by all rows; or kNegated
   Rows rows;
 
-  GPU_FN OwnRows(const Params& params, Shared<T>& shared, int group) : R(params, shared, group) {}
+  GPU_FN OwnRows(const Params& params, Shared<T>& shared, int group, int warp_of_group)
+      : R(params, shared, group, warp_of_group) {}
 
-  /// `scale` is that of the work tile's head, where its rows are of one.
-  GPU_FN void set_scale(const Work& work, float scale) {
-    if constexpr (T::kRagged) scale = score_scale_of_row(p, work, first_row_of_lane(work));
+  /// What raw scores of the lane's rows are multiplied by, in units of log2(e).
+  GPU_FN float scale_of(const Work& work) const {
+    if constexpr (T::kRagged) {
+      return score_scale_of_row(p, work, first_row_of_lane(work));
+    } else {
+      return score_scale(p, work);
+    }
+  }
+  GPU_FN void set_scale(float scale) {
     rows.scale = attention::score_factor(scale);
     if constexpr (T::kRecallsScale) kept_scale() = rows.scale;
     bool negative = scale < 0.0F;
@@ -35,16 +42,16 @@ struct OwnRows : Rings<T> {
   GPU_FN void recall_scale() {
     if constexpr (T::kRecallsScale) rows.scale = kept_scale();
   }
-  /// The first of the lane's two rows; the other is 8 below, of the same head.
+  /// The first of the lane's two rows; the other is 8 below.
   GPU_FN int first_row_of_lane(const Work& work) const {
+    if constexpr (T::kRagged) return first_row_of_thread<T>(work.first_row);
     return work.first_row + row_group * kWarpgroupRows + gpu::warp_idx() % kWarpgroupWarps * 16 +
            gpu::lane_idx() / 4;
   }
-
   /// The work tile, found again, which few tiles need: the loop has no register to spare for it.
   GPU_FN Work work_again() const {
     if constexpr (T::kRagged) {
-      return held_of_warp(sm).work;
+      return told_to_warp(sm).work;
     } else {
       return locate<T>(p, range_of<T>(p, pinned(step)));
     }

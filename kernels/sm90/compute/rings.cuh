@@ -12,10 +12,10 @@ GPU_FN int consumer_warp() {
   const int warp = gpu::warp_idx();
   return (T::kRagged ? pinned(warp) : warp) - kWarpgroupWarps;
 }
-/// With Config::ragged.
+/// With Config::ragged: the warp's work tile.
 template <class T>
-GPU_FN auto& held_of_warp(Shared<T>& sm) {
-  return sm.ragged.held[consumer_warp<T>()];
+GPU_FN auto& told_to_warp(Shared<T>& sm) {
+  return sm.ragged.told[slot_of<RaggedState<T>::kTold>(sm.ragged.nth[consumer_warp<T>()])];
 }
 
 template <class T>
@@ -27,12 +27,12 @@ struct Rings {
   unsigned position = 0;  ///< in the rings of K and V: of the tile whose scores are next
   int tile = 0;           ///< that tile, in its tile range; negative: none is left
 
-  GPU_FN Rings(const Params& params, Shared<T>& shared, int group)
+  GPU_FN Rings(const Params& params, Shared<T>& shared, int group, int warp_of_group)
       : p(params),
         sm(shared),
         row_group(group % T::kRowGroups),
         kv_split(group / T::kRowGroups),
-        warp(gpu::shfl(gpu::warp_idx() % kWarpgroupWarps, 0)) {}
+        warp(warp_of_group) {}
 
   GPU_FN static void release(gpu::MBarrier& empty) {
     if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(empty);

@@ -6,10 +6,22 @@
 #pragma once
 
 #include "sm90/load/loads.cuh"
-#include "sm90/load/ragged_loads.cuh"
 #include "sm90/load/transpose_values.cuh"
 
 namespace fp8_sdpa::sm90 {
+
+/// Nobody reads Q of the work tile whose tiles end at `end` any more: its last tiles' keys have
+/// been released, which each warpgroup does after its last scores. `tiles_before` have been loaded.
+template <class T>
+GPU_FN void wait_for_queries(Shared<T>& sm, unsigned end, unsigned tiles_before) {
+#pragma unroll
+  for (unsigned i = 1; i <= T::kKvSplits; ++i) {
+    const unsigned last = end - i;
+    // None, or waited for already, to fill its slot anew.
+    if (i > end || tiles_before - last > T::kStages) continue;
+    gpu::mbarrier_wait(sm.key_empty[slot_of<T::kStages>(last)], full_parity<T::kStages>(last));
+  }
+}
 
 /// The thread that issues all loads, in the order in which consumers want them.
 template <class T>
@@ -21,7 +33,6 @@ struct Loader {
   unsigned work_tile_start = 0;                        ///< tiles before the last of those
   RingPlace<Shared<T>::kStagingBuffers> staging = {};  ///< of the next tile of V
   bool all_transposed = false;                         ///< with Transpose::kOnceByBlocks: V
-  RaggedLoads<T> ragged = {p, sm};
 
   GPU_FN void run(NextWork<T> next) {
     for (; next.any(); next.find(p, next.step + 1)) load(next.work);
@@ -34,22 +45,17 @@ struct Loader {
     gpu::pdl_wait();
     if (work.tiles == 0) return;
     load_queries(work);
-    if constexpr (T::kRagged) ragged.begin(work_tiles_before - 1);
     const MapPlace k_at = place(p.k_steps, work.kv_head, work.batch);
     const MapPlace v_at = place(p.v_steps, work.kv_head, work.batch);
     for (int tile = work.last_tile; tile >= work.first_tile; --tile, ++tiles_before) {
       const int slot = slot_of<T::kStages>(tiles_before);
       // V first: it is transposed while K is on its way.
       if constexpr (!T::kVInWorkspace) {
-        if (!p.v_transposed) load_values(work, tile, v_at);
+        if (!p.v_transposed) load_values(tile, v_at);
       }
       gpu::mbarrier_wait(sm.key_empty[slot], empty_parity<T::kStages>(tiles_before));
-      if constexpr (T::kRagged) {
-        ragged.load_tile(sm.keys[slot], p.k, p.k_steps, sm.key_full[slot], work, tile);
-      } else {
-        gpu::mbarrier_arrive_expect_tx(sm.key_full[slot], sizeof(sm.keys[0]));
-        load_rows(sm.keys[slot], p.k, sm.key_full[slot], tile * T::kTileN, k_at);
-      }
+      gpu::mbarrier_arrive_expect_tx(sm.key_full[slot], sizeof(sm.keys[0]));
+      load_rows(sm.keys[slot], p.k, sm.key_full[slot], tile * T::kTileN, k_at);
       if constexpr (T::kVInWorkspace) {
         load_from_workspace(work, tile);
       } else if (p.v_transposed) {
@@ -59,38 +65,18 @@ struct Loader {
   }
 
   GPU_FN void load_queries(const Work& work) {
-    wait_for_queries(T::kQueryStages == 1 ? tiles_before : work_tile_start);
+    wait_for_queries(sm, T::kQueryStages == 1 ? tiles_before : work_tile_start, tiles_before);
     work_tile_start = tiles_before;
     const int slot = slot_of<T::kQueryStages>(work_tiles_before++);
-    if constexpr (T::kRagged) {
-      ragged.load_queries(sm.queries[slot], sm.query_full[slot], work);
-      return;
-    }
     gpu::mbarrier_arrive_expect_tx(sm.query_full[slot], sizeof(sm.queries[0]));
     load_rows(sm.queries[slot], p.q, sm.query_full[slot], work.first_row,
               place(p.q_steps, work.head, work.batch));
   }
-  /// Nobody reads Q of the work tile whose tiles end at `end` any more: its last tiles' keys have
-  /// been released, which each warpgroup does after its last scores.
-  GPU_FN void wait_for_queries(unsigned end) {
-#pragma unroll
-    for (unsigned i = 1; i <= T::kKvSplits; ++i) {
-      const unsigned last = end - i;
-      // None, or waited for already, to fill its slot anew.
-      if (i > end || tiles_before - last > T::kStages) continue;
-      gpu::mbarrier_wait(sm.key_empty[slot_of<T::kStages>(last)], full_parity<T::kStages>(last));
-    }
-  }
-  GPU_FN void load_values(const Work& work, int tile, const MapPlace& at) {
+  GPU_FN void load_values(int tile, const MapPlace& at) {
     gpu::MBarrier& full = sm.staging_full[staging.slot];
     gpu::mbarrier_wait(sm.staging_empty[staging.slot], staging.full_parity ^ 1);
-    if constexpr (T::kRagged) {
-      sm.ragged.staged_keys[staging.slot] = work.sequence.keys - tile * T::kTileN;
-      ragged.load_tile(sm.staging[staging.slot], p.v, p.v_steps, full, work, tile);
-    } else {
-      gpu::mbarrier_arrive_expect_tx(full, sizeof(sm.staging[0]));
-      load_rows(sm.staging[staging.slot], p.v, full, tile * T::kTileN >> p.v_pairs, at);
-    }
+    gpu::mbarrier_arrive_expect_tx(full, sizeof(sm.staging[0]));
+    load_rows(sm.staging[staging.slot], p.v, full, tile * T::kTileN >> p.v_pairs, at);
     staging.next();
   }
   /// In place of a tile, word that there is no other: to each of those that wait for one.

@@ -29,11 +29,8 @@ struct Epilogue {
       }
     }
     if constexpr (T::kRagged) {
-      const auto& too = held_of_warp(sm);
-      const int slot = slot_of<RaggedState<T>::kWorkTiles>(too.work_tiles - 1);
-      const bool bad =
-          too.work.sequence.bad_keys || (too.work.tiles > 0 && sm.ragged.bad_page[slot]);
-      if (bad) rows.sum[0] = rows.sum[1] = NAN;
+      const auto& told = told_to_warp(sm);
+      if (told.work.sequence.bad_keys || told.bad_page) rows.sum[0] = rows.sum[1] = NAN;
     }
     float share[kShare];
     if constexpr (T::kKvSplits > 1) {
@@ -141,15 +138,9 @@ struct Epilogue {
       own.sum[h][lane] = rows.sum[h];
     }
   }
-  /// The first of a lane's two rows; the other is 8 below. By the thread's number: the compiler
-  /// would keep the lane's through the loop, and spill.
-  GPU_FN static int first_row(const Held& held) {
-    return held.first_row + row_of_warp<T>(gpu::warp_idx() - kWarpgroupWarps) +
-           gpu::thread_idx() / 4 % 8;
-  }
   GPU_FN int rows_end() const {
     if constexpr (T::kRagged) {
-      return end_of_rows<T>(p, held_of_warp(sm).work);
+      return end_of_rows<T>(p, told_to_warp(sm).work);
     } else {
       return p.seq_q;
     }
@@ -158,7 +149,7 @@ struct Epilogue {
     if (gpu::thread_idx() % 4 != 0 || own_split() != 0) return;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int row = first_row(held) + 8 * h;
+      const int row = first_row_of_thread<T>(held.first_row) + 8 * h;
       if (row >= rows_end()) continue;
       p.lse[lse_index_of_row(held, row)] = log_sum_exp(rows, h);
     }
@@ -167,7 +158,7 @@ struct Epilogue {
     if constexpr (T::kRagged) {
       const int head = held.head + head_of_row(p, row);
       return query_of_row(p, row) + attention::first_lse(p.ragged.sequences,
-                                                         held_of_warp(sm).work.sequence,
+                                                         told_to_warp(sm).work.sequence,
                                                          p.heads_q.value, held.batch, head);
     } else {
       return lse_index(p, held.batch, held.head, row);
@@ -176,7 +167,7 @@ struct Epilogue {
   /// From Held::o, which is the warp's first row, or the sequence's, to the lane's row.
   GPU_FN std::int64_t offset_of_row(const Held& held, int h) const {
     if constexpr (T::kRagged) {
-      const int row = first_row(held) + 8 * h;
+      const int row = first_row_of_thread<T>(held.first_row) + 8 * h;
       return query_of_row(p, row) * p.o_strides.seq + head_of_row(p, row) * p.o_strides.head;
     } else {
       return (gpu::lane_idx() / 4 + 8 * h) * p.o_strides.seq;
@@ -190,7 +181,7 @@ struct Epilogue {
     const int column = own_split() * kShare * 2 + first_column<kWords>(t);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const bool inside = first_row(held) + 8 * h < rows_end();
+      const bool inside = first_row_of_thread<T>(held.first_row) + 8 * h < rows_end();
       std::uint16_t* const to = held.o + (offset_of_row(held, h) + column);
       const OutputScale scale = output_scale(rows, h, held.v_descale);
 #pragma unroll

@@ -102,7 +102,6 @@ struct Work {
   int last_tile;   ///< the last of them
   int first_tile;  ///< the first tile of the tile range
   /// With Config::ragged. `head` is the first of those that share rows.
-  int rank;  ///< of its sequence in RaggedParams::order
   attention::Sequence sequence;
 };
 

@@ -3,7 +3,8 @@
 // A kernel before the one that multiplies puts the sequences in order, those of most keys first,
 // and counts their work tiles. Persistent blocks then take work tiles there and back
 // (work_tile_of_round()), long ones first: no block ends much later than others, and nobody
-// counts anything down. A work tile is whole: a row's bits depend on its own sequence alone.
+// counts anything down. A work tile is whole: a row's bits depend on its own sequence alone. The
+// producer's loader finds them, a work tile ahead, and tells the consumers (RaggedState).
 //
 // Query heads of a KV head may share a tile (packed GQA, packing.hpp): its rows are ordered by
 // query, then by head.
@@ -26,38 +27,39 @@ GPU_FN int key_limit_of_row(const Params& p, const attention::Sequence& sequence
   return limit < 0 ? 0 : limit > sequence.keys ? sequence.keys : limit;
 }
 
-/// A word that is the same in all lanes. Where a whole warp asks, the compiler is told so: what
-/// follows from it is then kept once, in uniform registers.
-template <bool kWarp>
-GPU_FN int same_in_all(int x) {
-  if constexpr (kWarp) return gpu::shfl(x, 0);
-  return x;
+/// A word that is the same in all lanes. The compiler is told so: what follows from it is then kept
+/// once, in uniform registers.
+GPU_FN int same_in_all(int x) { return gpu::shfl(x, 0); }
+
+/// The place of a work tile's sequence in the order, by a whole warp; it is at `rank` or behind.
+GPU_FN int find_rank(const RaggedParams& ragged, int work_tile, int rank) {
+  for (;;) {
+    const int at = rank + gpu::lane_idx();
+    int begun = at <= ragged.batch && ragged.order[at].first_work_tile <= work_tile ? 1 : 0;
+#pragma unroll
+    for (int lanes = 1; lanes < gpu::kWarpSize; lanes *= 2) begun += gpu::shfl_xor(begun, lanes);
+    rank += same_in_all(begun) - 1;
+    if (begun < gpu::kWarpSize) return rank;
+  }
 }
-/// A work tile of the sequence at place `rank` or of one behind it; by a warp (kWarp) or by one
-/// thread. Under the causal mask the last rows, which see most keys, come first, of all heads; else
-/// head by head, whose keys then stay in the L2 cache.
-template <class T, bool kWarp>
+/// A work tile of the sequence at place `rank`. Under the causal mask the last rows, which see most
+/// keys, come first, of all heads; else head by head, whose keys then stay in the L2 cache.
+template <class T>
 GPU_FN Work locate_ragged(const Params& p, int work_tile, int rank) {
-  constexpr auto all = same_in_all<kWarp>;
   const RaggedParams& ragged = p.ragged;
-  while (work_tile >= all(ragged.order[rank + 1].first_work_tile)) ++rank;
   const RaggedSequence& found = ragged.order[rank];
-  const attention::Sequence& sequence = found.sequence;
   Work work{};
-  work.rank = rank;
-  work.batch = all(found.batch);
-  work.sequence = {all(sequence.first_query), all(sequence.queries), all(sequence.first_key),
-                   all(sequence.keys),        sequence.bad_queries,  sequence.bad_keys};
-  const int row_tiles = all(found.row_tiles);
-  const int nth = work_tile - all(found.first_work_tile);
+  work.batch = found.batch;
+  work.sequence = found.sequence;
+  const int nth = work_tile - found.first_work_tile;
   int tile, nth_head;
   if (p.causal) {
     tile = attention::quotient(nth, ragged.heads);
     nth_head = nth - tile * ragged.heads.value;
-    tile = row_tiles - 1 - tile;
+    tile = found.row_tiles - 1 - tile;
   } else {
-    nth_head = nth / row_tiles;
-    tile = nth - nth_head * row_tiles;
+    nth_head = nth / found.row_tiles;
+    tile = nth - nth_head * found.row_tiles;
   }
   work.head = nth_head << ragged.pack_log2;
   work.kv_head = attention::quotient(work.head, p.group);
@@ -67,6 +69,21 @@ GPU_FN Work locate_ragged(const Params& p, int work_tile, int rank) {
   const int seen = key_limit_of_row(p, work.sequence, (end < rows ? end : rows) - 1);
   work.tiles = (seen + T::kTileN - 1) / T::kTileN;
   work.last_tile = work.tiles - 1;
+  return work;
+}
+/// The same in all lanes, of words that each has read.
+GPU_FN Work same_in_all(const Work& x) {
+  Work work{};
+  work.batch = same_in_all(x.batch);
+  work.head = same_in_all(x.head);
+  work.kv_head = same_in_all(x.kv_head);
+  work.first_row = same_in_all(x.first_row);
+  work.tiles = same_in_all(x.tiles);
+  work.last_tile = work.tiles - 1;
+  work.sequence.first_query = same_in_all(x.sequence.first_query);
+  work.sequence.queries = same_in_all(x.sequence.queries);
+  work.sequence.first_key = same_in_all(x.sequence.first_key);
+  work.sequence.keys = same_in_all(x.sequence.keys);
   return work;
 }
 

@@ -57,11 +57,27 @@ GPU_SHARED_FN int tiles_seen(const Params& p, int tile) {
   return (key_limit(p, (end < p.seq_q ? end : p.seq_q) - 1) + T::kTileN - 1) / T::kTileN;
 }
 
+/// The same number, found where the compiler cannot see it: what follows from it is computed again
+/// rather than kept.
+GPU_FN int pinned(int x) {
+  std::uint32_t copy[1] = {static_cast<std::uint32_t>(x)};
+  gpu::pin_registers(copy);
+  return static_cast<int>(copy[0]);
+}
+
 /// The first of the 16 rows of a warp, counted among the consumers', in its tile of rows.
 template <class T>
 GPU_FN int row_of_warp(int warp) {
   constexpr int kWarpRows = kWarpgroupRows / kWarpgroupWarps;
   return warp % (T::kRowGroups * kWarpgroupWarps) * kWarpRows;
+}
+
+/// The first of a consumer thread's two rows of a work tile; the other is 8 below. By the thread's
+/// number: the compiler would keep the lane's through the loop over keys, and spill.
+template <class T>
+GPU_FN int first_row_of_thread(int first_row) {
+  const int thread = T::kRagged ? pinned(gpu::thread_idx()) : gpu::thread_idx();
+  return first_row + row_of_warp<T>(thread / gpu::kWarpSize - kWarpgroupWarps) + thread / 4 % 8;
 }
 
 /// This block's work at its step `step`, from 0; none after the last.
@@ -70,12 +86,6 @@ GPU_FN TileRange range_of(const Params& p, int step) {
   const int block = static_cast<int>(gpu::block_idx().x);
   constexpr TileRange kNoRange{TileRange::kNone, 0, 0, TileRange::kNone, 0};
   const int blocks = static_cast<int>(gpu::grid_dim().x);
-  if constexpr (T::kRagged) {
-    const int work_tile = work_tile_of_round(step, block, blocks);
-    return work_tile < p.ragged.order[p.ragged.batch].first_work_tile
-               ? TileRange{work_tile, 0, TileRange::kWhole, TileRange::kNone, 0}
-               : kNoRange;
-  }
   const Schedule& schedule = p.schedule;
   if (step < schedule.rounds) {
     const int work_tile = work_tile_of_round(step, block, blocks);
@@ -102,14 +112,6 @@ GPU_FN bool is_cut(const Params& p, const TileRange& range) {
   return first_split[1] > first_split[0];
 }
 
-/// The same number, found where the compiler cannot see it: what follows from it is computed again
-/// rather than kept.
-GPU_FN int pinned(int x) {
-  std::uint32_t copy[1] = {static_cast<std::uint32_t>(x)};
-  gpu::pin_registers(copy);
-  return static_cast<int>(copy[0]);
-}
-
 /// A work tile's rows, without its keys.
 template <class T>
 GPU_FN Work rows_of(const Params& p, const WorkTilePlace& place) {
@@ -121,8 +123,7 @@ GPU_FN Work rows_of(const Params& p, const WorkTilePlace& place) {
   return work;
 }
 template <class T>
-GPU_FN Work locate(const Params& p, const TileRange& range, [[maybe_unused]] int rank = 0) {
-  if constexpr (T::kRagged) return locate_ragged<T, false>(p, range.work_tile, rank);
+GPU_FN Work locate(const Params& p, const TileRange& range) {
   const WorkTilePlace place = place_of_work_tile(p, range.work_tile);
   Work work = rows_of<T>(p, place);
   const int tiles = tiles_seen<T>(p, place.tile);
@@ -164,7 +165,7 @@ struct NextWork {
   GPU_FN void find(const Params& p, int at_step) {
     step = at_step;
     range = range_of<T>(p, step);
-    if (any()) work = locate<T>(p, range, work.rank);
+    if (any()) work = locate<T>(p, range);
   }
 };
 

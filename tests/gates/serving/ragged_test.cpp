@@ -227,6 +227,37 @@ TEST_P(Ragged, ManySequences) {
   }
 }
 
+// More queries than keys, so that the first rows of a sequence see none: a work tile without keys,
+// and behind it those of another sequence.
+TEST_P(Ragged, WorkTilesWithoutKeysComeBetweenOthers) {
+  if (!ready_) return;
+  const Lengths queries = {700, 3, 2};
+  const Lengths keys = {20, 150, 10};
+  for (const int head_dim : {64, 128, 256}) {
+    reference::CaseData data = codes_of(cache_shape(3, 5, 5, 700, 150, head_dim), 89);
+    vary_descales(data);
+    const auto cache =
+        Cache::make(data, device_, {.lengths = keys, .queries = queries, .packed_keys = true});
+    expect_parts(*cache, run(*cache, kInvariant), singles(data, queries, keys));
+  }
+}
+
+// A page that does not exist makes no later work tile of its block NaN.
+TEST_P(Ragged, ABadPageIsForgotten) {
+  if (!ready_) return;
+  constexpr int kBatch = 40;
+  const reference::CaseData data = codes_of(cache_shape(kBatch, 2, 2, 2, 140, 64), 90);
+  const auto cache = Cache::make(data, device_, {.lengths = Lengths(kBatch, 140), .page_size = 16});
+  const reference::RunOutput good = run(*cache, kInvariant);
+  cache->table[0] = -1;
+  cache->upload_table();
+  const reference::RunOutput got = run(*cache, kInvariant);
+  expect_nan(cache->of_sequence(got, 0));
+  for (int b = 1; b < kBatch; ++b) {
+    EXPECT_TRUE(cache->of_sequence(got, b) == cache->of_sequence(good, b)) << b;
+  }
+}
+
 // A plan is made once, and on a GPU captured in a graph.
 TEST_P(Ragged, APlanReadsOffsetsWhenItRuns) {
   if (!ready_) return;
