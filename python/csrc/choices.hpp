@@ -37,7 +37,7 @@ class Choices {
   }
 
  private:
-  using Key = std::array<std::int64_t, 34>;
+  using Key = std::array<std::int64_t, 32>;
   struct Hash {
     std::size_t operator()(const Key& key) const {  // FNV-1a, a word at a time
       std::uint64_t hash = 0xcbf29ce484222325;
@@ -80,9 +80,7 @@ class Choices {
     // Of how many queries a batch has, the magnitude: it differs at every step of a server.
     key[at++] = std::bit_width(static_cast<std::uint64_t>(p.ragged.total_q));
     key[at++] = p.pages.page_size;
-    key[at++] = p.pages.block_table != nullptr;
-    key[at++] = p.ragged.cu_seqlens_q != nullptr;
-    key[at++] = p.ragged.cu_seqlens_kv != nullptr ? 1 : p.ragged.seqused_kv != nullptr ? 2 : 0;
+    key[at++] = p.ragged.seqused_kv != nullptr;
     return key;
   }
 

@@ -153,15 +153,54 @@ def test_what_is_none_is_told(device):
     lengths = {"cu_seqlens_q": offsets((3, 3), device), "max_seqlen_q": 3}
     lengths |= {"seqused_k": words((40, 50), device), "block_table": table}
     good = varlen(q, *pools, *descales, **lengths)
-    table[1, 2] = 10**6
     fault = words([0], device)
-    out = varlen(q, *pools, *descales, **lengths, fault=fault)
-    assert fault.item() == 1
-    assert torch.equal(out[:3], good[:3]) and out[3:].isnan().all()
-    fault.zero_()
+    for page in (-1, len(pools[0]), 10**6):
+        table[1, 2] = page
+        out = varlen(q, *pools, *descales, **lengths, fault=fault)
+        assert fault.item() == 1
+        assert torch.equal(out[:3], good[:3]) and out[3:].isnan().all()
+        fault.zero_()
     lengths["seqused_k"][0] = -1
     out = varlen(q, *pools, *descales, **lengths, fault=fault)
     assert fault.item() == 1 and out.isnan().all()
+
+
+def test_a_sequence_is_not_longer_than_the_most_nor_than_there_are_rows(device):
+    (q, k, v), descales = batch_of(device)
+    own = ragged(device)
+
+    def told(**options):
+        fault = words([0], device)
+        varlen(q, k, v, *descales, **own | options, fault=fault)
+        return fault.item() == 1
+
+    assert not told()
+    assert told(max_seqlen_q=69) and told(max_seqlen_k=149)
+    for name in ("cu_seqlens_q", "cu_seqlens_k"):
+        longer = own[name].clone()
+        longer[-1] += 1
+        assert told(**{name: longer})
+    none = varlen(q, k, v, *descales, **own | {"max_seqlen_k": 0})
+    assert (none == 0).all()
+
+
+def test_the_exact_lse_is_exact(device):
+    (q, k, v), descales = batch_of(device, queries=(3,), keys=(300,))
+    _, lse = varlen(
+        q, k, v, *descales, **ragged(device, (3,), (300,)), return_lse=True, exact_lse=True
+    )  # fmt: skip
+    parts = (x.float() * d[0][:, None] for x, d in zip((q, k, v), descales, strict=True))
+    _, want = exact(*(x.transpose(0, 1)[None] for x in parts))
+    assert (lse.cpu() - want[0]).abs().max() < 2e-3
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_tensors_lie_together():
+    (q, k, v), descales = batch_of("cuda")
+    for name in ("cu_seqlens_q", "cu_seqlens_k"):
+        lengths = ragged("cuda")
+        with pytest.raises(ValueError, match=f"{name} lies on another device"):
+            varlen(q, k, v, *descales, **lengths | {name: lengths[name].cpu()})
 
 
 def test_refusals_name_what_is_wrong(device):

@@ -19,7 +19,8 @@ TEST_P(Caches, ASequenceHasItsBitsWhereverItsKeysLie) {
   const std::vector<std::int32_t> lengths = {1500, 1, 0, 1024, 1025, 130};
   const auto batch = static_cast<int>(lengths.size());
   for (const auto& [heads_q, seq_q, head_dim] :
-       {std::tuple{8, 1, 64}, {2, 3, 128}, {6, 5, 128}, {4, 16, 256}, {2, 1, 256}}) {
+       {std::tuple{8, 1, 64}, {6, 5, 128}, {4, 16, 256}, {2, 3, 128}, {2, 1, 256}}) {
+    if (kOneLayout && heads_q == 2) continue;
     const reference::CaseData data =
         codes_of(cache_shape(batch, heads_q, 2, seq_q, 1500, head_dim), 91);
     std::vector<reference::RunOutput> single;
@@ -28,6 +29,7 @@ TEST_P(Caches, ASequenceHasItsBitsWhereverItsKeysLie) {
       single.push_back(keys > 0 ? alone(data, b, seq_q, keys) : reference::RunOutput{});
     }
     for (const int page_size : {0, 1, 5, 16, 64, 2048}) {
+      if (kOneLayout && page_size != 16) continue;
       SCOPED_TRACE(testing::Message() << heads_q << " heads, " << seq_q << " queries, head_dim "
                                       << head_dim << ", pages of " << page_size);
       const auto cache =

@@ -20,6 +20,13 @@ std::vector<const Variant*> serving_variants();
 
 inline constexpr PlanOptions kInvariant{.batch_invariant = true};
 
+/// ThreadSanitizer is asked who waits for whom, which one layout of each head_dim shows.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kOneLayout = true;
+#else
+inline constexpr bool kOneLayout = false;
+#endif
+
 /// Every variant that serves caches, on each backend.
 class Caches : public VariantTest {
  protected:
