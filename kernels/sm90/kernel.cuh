@@ -107,7 +107,7 @@ struct Kernel {
     if constexpr (T::kRagged) {
       static_assert(RaggedState<T>::kTold == kWarps);
       gpu::mbarrier_init(sm.ragged.work_full[warp], 1);
-      gpu::mbarrier_init(sm.ragged.work_empty[warp], T::kConsumerWarps);
+      gpu::mbarrier_init(sm.ragged.work_empty[warp], T::kConsumers * kWarpgroupThreads);
     }
     if constexpr (T::kTransposesOnce) {
       if (warp < UnitBuffers<T>::kSlots) gpu::mbarrier_init(sm.unit.staged[warp], 1);
@@ -223,8 +223,7 @@ struct Kernel {
       done.work_tiles = gpu::shfl(sm.ragged.told[slot].with_keys, 0);
       work_off(consumer, 0, work, done);
       nth = gpu::shfl(sm.ragged.nth[consumer_warp<T>()], 0);
-      gpu::sync_warp();  // no lane reads what was told any more
-      Rings<T>::release(sm.ragged.work_empty[slot_of<State::kTold>(nth)]);
+      gpu::mbarrier_arrive(sm.ragged.work_empty[slot_of<State::kTold>(nth)]);
     }
   }
 

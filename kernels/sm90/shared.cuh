@@ -196,7 +196,7 @@ struct RaggedState<T, false> {};
 ///   arrived[s]     | 1 + bytes: a thread of the transposers   | a unit of V has arrived
 ///   all_loaded()  | 1: the loader, with kOnceByBlocks    | it waits for no unit any more
 ///   work_full[s]  | 1: the loader, with Config::ragged   | a work tile has been told
-///   work_empty[s] | the consumers' warps                 | their rows of it have been written
+///   work_empty[s] | the consumers                        | they read nothing of it any more
 template <class T>
 struct Shared {
   using Queries = Tile<T::kTileM, T::kHeadDim>;
