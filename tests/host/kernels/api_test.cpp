@@ -165,6 +165,10 @@ TEST(Plan, ValidProblemIsPlannedAsTheBuildWasConfigured) {
   EXPECT_EQ(made->workspace_bytes(), 0U);
 }
 
+TEST(Plan, ABuildThatChoosesNoTogglesHasTheirDefaults) {
+  EXPECT_TRUE(toggles_chosen() || stage_c_name(configured_toggles()) == "stage_c_cp_async");
+}
+
 TEST(Plan, NoScaleMeansOneOverTheRootOfTheHeadDim) {
   Problem problem = valid_problem();
   problem.softmax_scale = 0.0F;

@@ -21,6 +21,11 @@ TEST(CompiledArchs, ArchitectureSpecificCodeServesThatVersionAlone) {
   EXPECT_EQ(CompiledArchs{"90a-virtual"}.code_for(100), 0);
 }
 
+TEST(CompiledArchs, FamilySpecificCodeServesItsFamily) {
+  EXPECT_EQ(CompiledArchs{"100f-real"}.code_for(103), 100);
+  EXPECT_EQ(CompiledArchs{"100f-real"}.code_for(90), 0);
+}
+
 TEST(CompiledArchs, PtxServesNewerDevicesWhereNoMachineCodeDoes) {
   const CompiledArchs archs{"80-real,80-virtual,89-virtual"};
   EXPECT_EQ(archs.code_for(80), 80);

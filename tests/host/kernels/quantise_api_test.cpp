@@ -168,6 +168,27 @@ TEST(Quantisation, IsPlannedAndAsksForAWorkspace) {
   EXPECT_TRUE(odd.ok()) << odd.status().message();
 }
 
+// Room for the mean, and for the sums that it is made of, is asked for where it is wanted.
+TEST(Quantisation, AsksForNoMoreThanItNeeds) {
+  Quantisation plain = good();
+  plain.smooth = false;
+  const auto bytes = [](const Quantisation& q) {
+    const auto made = plan(q, host_executor());
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return made.ok() ? made->workspace_bytes() : 0;
+  };
+  // With the room or without the caller's, who does not smooth needs neither.
+  const std::size_t given = bytes(plain);
+  plain.mean = nullptr;
+  EXPECT_EQ(bytes(plain), given);
+  Quantisation smooth = good();
+  smooth.smooth = true;
+  const std::size_t of_caller = bytes(smooth);
+  EXPECT_GT(of_caller, given);
+  smooth.mean = nullptr;
+  EXPECT_GE(bytes(smooth), of_caller + 2 * kHeads * kDim * sizeof(float));
+}
+
 // Memory that ends where other memory begins is apart from it.
 TEST(Quantisation, MayTouchOtherMemory) {
   Quantisation q = good();
