@@ -54,8 +54,8 @@ struct Config {
   bool warp_per_tile = false;
   Transpose transpose = Transpose::kEveryBlock;
   bool two_terms = false;  ///< P is the sum of two E4M3 terms; there is one KV tile at most
-  /// Lengths, and where rows lie, are read when the kernel runs: work/ragged.cuh. The query heads of
-  /// a KV head may share a tile's rows (packed GQA).
+  /// Lengths, and where rows lie, are read when the kernel runs: work/ragged.cuh. The query heads
+  /// of a KV head may share a tile's rows (packed GQA).
   bool ragged = false;
 
   constexpr int consumers() const { return row_groups * kv_splits; }

@@ -208,8 +208,8 @@ struct Kernel {
       }
     }
   }
-  /// Work tiles as the loader tells of them, once earlier kernels have ended. The loop over keys has
-  /// no register for their number.
+  /// Work tiles as the loader tells of them, once earlier kernels have ended. The loop over keys
+  /// has no register for their number.
   GPU_FN static void consume_ragged(const Params& p, Shared& sm, int group, int warp_of_group) {
     using State = RaggedState<T>;
     Progress done;
