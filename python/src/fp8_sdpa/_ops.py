@@ -178,9 +178,12 @@ def attention(
     return (out, _without_gradient("attention", lse, q, k)) if return_lse else out
 
 
-def _descale(value: Tensor | float | None, like: Tensor, name: str) -> Tensor:
-    """(batch, heads) of `like`, float32, contiguous, from what broadcasts to it."""
-    shape = like.shape[:2]
+def _descale(
+    value: Tensor | float | None, like: Tensor, name: str, shape: tuple[int, int] | None = None
+) -> Tensor:
+    """(batch, heads) of `like`, or of `shape`, float32, contiguous, from what broadcasts to it."""
+    if shape is None:
+        shape = like.shape[:2]
     if isinstance(value, Tensor):
         if value.dtype != torch.float32:
             raise ValueError(f"{name} is {value.dtype}; expected torch.float32")

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fp8_sdpa._ops import _call, _ops
+from fp8_sdpa._ops import _call, _descale, _ops
 
 
 @torch.library.register_fake("fp8_sdpa::attention_varlen_fp8")
@@ -19,15 +19,6 @@ def _(
     else:
         lse = (q.shape[0], q.shape[2], q.shape[1])
     return q.new_empty(q.shape, dtype=out_dtype or torch.bfloat16), q.new_empty(lse, dtype=torch.float32)
-
-
-def _per_head(value: Tensor | float | None, batch: int, heads: int, like: Tensor, name: str) -> Tensor:
-    """(batch, heads), float32, contiguous, from what broadcasts to it."""
-    if not isinstance(value, Tensor):
-        return like.new_full((batch, heads), 1.0 if value is None else value, dtype=torch.float32)
-    if value.dtype != torch.float32:
-        raise ValueError(f"{name} is {value.dtype}; expected torch.float32")
-    return value.expand(batch, heads).contiguous()
 
 
 def _longest(given: int | None, name: str, offsets: Tensor | None, otherwise: int) -> int:
@@ -100,9 +91,9 @@ def attention_varlen_fp8(
         q,
         k,
         v,
-        _per_head(q_descale, batch, heads_q, q, "q_descale"),
-        _per_head(k_descale, batch, heads_kv, k, "k_descale"),
-        _per_head(v_descale, batch, heads_kv, v, "v_descale"),
+        _descale(q_descale, q, "q_descale", (batch, heads_q)),
+        _descale(k_descale, k, "k_descale", (batch, heads_kv)),
+        _descale(v_descale, v, "v_descale", (batch, heads_kv)),
         cu_seqlens_q,
         cu_seqlens_k,
         _longest(max_seqlen_q, "max_seqlen_q", cu_seqlens_q, 0),
