@@ -129,8 +129,8 @@ Status check_overlap(const Problem& p, const View& output, const std::array<View
   const auto size = [](std::int64_t value) { return static_cast<std::uintptr_t>(value); };
   const std::uintptr_t q_heads = size(p.batch) * size(p.heads_q);
   const std::uintptr_t kv_heads = size(p.batch) * size(p.heads_kv);
-  const auto words_of = [](const void* first, std::uintptr_t count) {
-    return floats_of(static_cast<const float*>(first), first == nullptr ? 0 : count);
+  const auto optional = [](const void* first, std::uintptr_t count) {
+    return words_of(first, first == nullptr ? 0 : count);
   };
   const std::uintptr_t offsets = size(p.batch) + 1;
   const bool packed = p.ragged.cu_seqlens_q != nullptr;
@@ -140,17 +140,17 @@ Status check_overlap(const Problem& p, const View& output, const std::array<View
       {{"q", bytes_of(inputs[0])},
        {"k", bytes_of(inputs[1])},
        {"v", bytes_of(inputs[2])},
-       {"descales.q", floats_of(p.descales.q, q_heads)},
-       {"descales.k", floats_of(p.descales.k, kv_heads)},
-       {"descales.v", floats_of(p.descales.v, kv_heads)},
-       {"ragged.cu_seqlens_q", words_of(p.ragged.cu_seqlens_q, offsets)},
-       {"ragged.cu_seqlens_kv", words_of(p.ragged.cu_seqlens_kv, offsets)},
-       {"ragged.seqused_kv", words_of(p.ragged.seqused_kv, size(p.batch))},
+       {"descales.q", words_of(p.descales.q, q_heads)},
+       {"descales.k", words_of(p.descales.k, kv_heads)},
+       {"descales.v", words_of(p.descales.v, kv_heads)},
+       {"ragged.cu_seqlens_q", optional(p.ragged.cu_seqlens_q, offsets)},
+       {"ragged.cu_seqlens_kv", optional(p.ragged.cu_seqlens_kv, offsets)},
+       {"ragged.seqused_kv", optional(p.ragged.seqused_kv, size(p.batch))},
        {"pages.block_table",
-        words_of(p.pages.block_table, size(p.batch) * size(p.pages.max_pages))}}};
+        optional(p.pages.block_table, size(p.batch) * size(p.pages.max_pages))}}};
   const std::array<NamedRange, 3> written = {{{"o", bytes_of(output)},
-                                              {"lse", words_of(p.lse, lse_rows)},
-                                              {"fault", words_of(p.fault, 1)}}};
+                                              {"lse", optional(p.lse, lse_rows)},
+                                              {"fault", optional(p.fault, 1)}}};
   return check_apart(written, read);
 }
 

@@ -9,6 +9,12 @@ namespace {
 constexpr std::array<const char*, 4> kStrideNames = {"stride_batch", "stride_head", "stride_seq",
                                                      "stride_dim"};
 
+Range range_of(const void* first, std::uintptr_t count, std::uintptr_t size) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(first);
+  constexpr std::uintptr_t kEnd = std::numeric_limits<std::uintptr_t>::max();
+  return {begin, count > (kEnd - begin) / size ? kEnd : begin + count * size};
+}
+
 }  // namespace
 
 std::string field(const View& view, const char* member) {
@@ -74,8 +80,8 @@ Range bytes_of(const View& view) {
   for (std::size_t axis = 0; axis < strides.size(); ++axis) {
     if (view.sizes[axis] > 1) last += strides[axis] * (view.sizes[axis] - 1);
   }
-  const auto begin = reinterpret_cast<std::uintptr_t>(view.tensor->data);
-  return {begin, begin + static_cast<std::uintptr_t>((last + 1) * size_of(view.tensor->dtype))};
+  const auto elements = static_cast<std::uintptr_t>(last + 1);
+  return range_of(view.tensor->data, elements, size_of(view.tensor->dtype));
 }
 
 Status check_pointer(const std::string& name, const void* pointer, std::uintptr_t alignment) {
@@ -99,9 +105,8 @@ Status check_apart(std::span<const NamedRange> written, std::span<const NamedRan
   return {};
 }
 
-Range floats_of(const float* first, std::uintptr_t count) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(first);
-  return {begin, begin + sizeof(float) * count};
+Range words_of(const void* first, std::uintptr_t count) {
+  return range_of(first, count, sizeof(std::uint32_t));
 }
 
 }  // namespace fp8_sdpa::detail

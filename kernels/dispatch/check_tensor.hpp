@@ -1,6 +1,7 @@
 // What every tensor is asked, of a problem or of what is quantised: by its description alone.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -40,7 +41,9 @@ Status check_output_is_dense(const View& view);
 /// Bytes of memory.
 struct Range {
   std::uintptr_t begin, end;
-  bool overlaps(const Range& other) const { return begin < other.end && other.begin < end; }
+  bool overlaps(const Range& other) const {
+    return std::max(begin, other.begin) < std::min(end, other.end);
+  }
 };
 struct NamedRange {
   const char* name;
@@ -53,7 +56,7 @@ Range bytes_of(const View& view);
 /// kInvalidArgument where something that is written shares a byte with anything else.
 Status check_apart(std::span<const NamedRange> written, std::span<const NamedRange> read);
 
-/// `count` floats from `first` on. Unsigned: sizes that no memory has may wrap, not overflow.
-Range floats_of(const float* first, std::uintptr_t count);
+/// `count` words of 4 bytes from `first` on; more than memory has end with it.
+Range words_of(const void* first, std::uintptr_t count);
 
 }  // namespace fp8_sdpa::detail

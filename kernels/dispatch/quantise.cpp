@@ -81,12 +81,12 @@ Status check_memory(const Quantisation& q) {
 
   const auto heads = static_cast<std::uintptr_t>(q.batch) * static_cast<std::uintptr_t>(q.heads);
   std::array<NamedRange, 5> written = {
-      {{"codes", detail::bytes_of(codes)}, {"descales", detail::floats_of(q.descales, heads)}}};
+      {{"codes", detail::bytes_of(codes)}, {"descales", detail::words_of(q.descales, heads)}}};
   std::size_t count = 2;
   if (q.mean != nullptr) {
     if (Status s = detail::check_pointer("mean", q.mean, alignof(float)); !s.ok()) return s;
     const auto dim = static_cast<std::uintptr_t>(q.head_dim);
-    written[count++] = {"mean", detail::floats_of(q.mean, heads * dim)};
+    written[count++] = {"mean", detail::words_of(q.mean, heads * dim)};
   }
   if (q.infinities != nullptr) {
     if (Status s = detail::check_pointer("infinities", q.infinities, alignof(std::uint32_t));
@@ -106,9 +106,8 @@ Status check_memory(const Quantisation& q) {
   }
   const auto dim = static_cast<std::uintptr_t>(q.head_dim);
   const auto group = static_cast<std::uintptr_t>(q.dot_group);
-  written[count++] = {"dots",
-                      detail::floats_of(q.dots, heads * static_cast<std::uintptr_t>(q.seq))};
-  read[1] = {"dot_with", detail::floats_of(q.dot_with, heads / group * dim)};
+  written[count++] = {"dots", detail::words_of(q.dots, heads * static_cast<std::uintptr_t>(q.seq))};
+  read[1] = {"dot_with", detail::words_of(q.dot_with, heads / group * dim)};
   return detail::check_apart(std::span(written).first(count), read);
 }
 

@@ -92,8 +92,10 @@ struct Ragged {
   /// not read. A sequence of another length has NaN in its rows of O and LSE, and Problem::fault
   /// becomes 1. Null: seq_kv keys each.
   const std::int32_t* seqused_kv = nullptr;
-  std::int64_t total_q = 0;   ///< with cu_seqlens_q: rows of q and o, below 2^31
-  std::int64_t total_kv = 0;  ///< with cu_seqlens_kv: rows of k and v, below 2^31
+  /// Rows of q and o with cu_seqlens_q, below 2^31; 0 without. A tensor of no rows is looked at as
+  /// one of a single row.
+  std::int64_t total_q = 0;
+  std::int64_t total_kv = 0;  ///< The same of k and v, with cu_seqlens_kv.
 };
 
 /// Keys and values in pages (vLLM: Kwon et al., arXiv 2309.06180, section 4.2): k and v are pools,
@@ -103,7 +105,7 @@ struct Pages {
   /// % page_size of page block_table[j / page_size]. Entries past a sequence's last key are not
   /// read. Sequences may share pages. Nothing is read through an entry outside [0, pages): the rows
   /// that see one of its keys, and perhaps others of the sequence, are NaN in O and LSE, and
-  /// Problem::fault becomes 1. Null: no pages.
+  /// Problem::fault becomes 1. Null: no pages, and the sizes are 0.
   const std::int32_t* block_table = nullptr;
   int pages = 0;      ///< of the pools
   int page_size = 0;  ///< keys of a page, 1 or more

@@ -76,7 +76,7 @@ TEST(CheckProblem, OneKeyWithStrideOneIsRowMajor) {
 }
 
 TEST(CheckProblem, PointersAreThereAndAligned) {
-  for (int which = 0; which < kPointers; ++which) {
+  for (int which = 0; which < kFault; ++which) {
     const std::uintptr_t alignment = which <= kOutput ? 16 : 4;
     for (const std::uintptr_t shift : {1, 2, 4, 8, 12, 16, 20}) {
       SCOPED_TRACE(testing::Message() << which << " " << shift);
@@ -99,10 +99,10 @@ TEST(CheckProblem, TouchingIsLegalAndSharingIsNot) {
     const std::uintptr_t q_heads = static_cast<std::uintptr_t>(batch) * heads_q;
     const std::uintptr_t kv_heads = static_cast<std::uintptr_t>(batch) * heads_kv;
     const std::uintptr_t q = q_heads * seq_q * 64, kv = kv_heads * seq_kv * 64;
-    const std::uintptr_t bytes[kPointers] = {
+    const std::uintptr_t bytes[kFault] = {
         q, kv, kv, 2 * q, q_heads * seq_q * 4, 4 * q_heads, 4 * kv_heads, 4 * kv_heads};
     for (const int written : {kOutput, kLse}) {
-      for (int other = 0; other < kPointers; ++other) {
+      for (int other = 0; other < kFault; ++other) {
         if (other == written) continue;
         // The one with the smaller alignment is moved.
         const int moved = written == kLse ? written : other;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tests/host/kernels/made_up.hpp"
@@ -26,11 +27,21 @@ struct View {
   int element() const { return size_of(tensor->dtype); }
 };
 
+/// "packed: (total_q, heads_q, head_dim)"; "pools, (pages, heads_kv, page_size, head_dim)"; "a
+/// tensor of no rows is looked at as one of a single row"
 inline std::array<View, 4> views_of(const Problem& p) {
-  return {{{&p.q, {p.batch, p.heads_q, p.seq_q, p.head_dim}},
-           {&p.k, {p.batch, p.heads_kv, p.seq_kv, p.head_dim}},
-           {&p.v, {p.batch, p.heads_kv, p.seq_kv, p.head_dim}, true},
-           {&p.o, {p.batch, p.heads_q, p.seq_q, p.head_dim}}}};
+  std::array<std::int64_t, 4> q = {p.batch, p.heads_q, p.seq_q, p.head_dim};
+  std::array<std::int64_t, 4> kv = {p.batch, p.heads_kv, p.seq_kv, p.head_dim};
+  constexpr std::int64_t kOne = 1;
+  if (p.ragged.cu_seqlens_q != nullptr) {
+    q = {1, p.heads_q, std::max(kOne, p.ragged.total_q), p.head_dim};
+  }
+  if (p.ragged.cu_seqlens_kv != nullptr) {
+    kv = {1, p.heads_kv, std::max(kOne, p.ragged.total_kv), p.head_dim};
+  } else if (p.pages.block_table != nullptr) {
+    kv = {p.pages.pages, p.heads_kv, p.pages.page_size, p.head_dim};
+  }
+  return {{{&p.q, q}, {&p.k, kv}, {&p.v, kv, true}, {&p.o, q}}};
 }
 
 /// "each stride is at least the span of the axes before it, first element to last"
@@ -68,28 +79,56 @@ inline bool legal_view(const View& view, bool output) {
   return !output || nests(view);
 }
 
+/// 32-bit words behind the pointer.
+inline Wide words_of(const Problem& p, int which) {
+  const Wide batch = p.batch;
+  switch (which) {
+    case kLse:
+      return p.ragged.cu_seqlens_q == nullptr ? batch * p.heads_q * p.seq_q
+                                              : Wide{p.heads_q} * p.ragged.total_q;
+    case kLse + 1: return batch * p.heads_q;
+    case kLse + 2:
+    case kLse + 3: return batch * p.heads_kv;
+    case kOffsetsQ:
+    case kOffsetsKv: return batch + 1;
+    case kLengths: return batch;
+    case kTable: return batch * p.pages.max_pages;
+    default: return 1;
+  }
+}
+
 struct Bytes {
-  std::uintptr_t begin, end;
+  Wide begin, end;
+  std::size_t size() const { return static_cast<std::size_t>(end - begin); }
 };
 
 /// First byte to last, of one of a problem's pointers (made_up.hpp numbers them).
 inline Bytes bytes_of(const Problem& p, int which) {
-  const std::uintptr_t begin = address(p, which);
-  std::uintptr_t elements = 1;
-  if (which <= kOutput) {
-    const View view = views_of(p)[static_cast<std::size_t>(which)];
-    for (std::size_t axis = 0; axis < 4; ++axis) {
-      if (view.sizes[axis] == 1) continue;
-      elements += static_cast<std::uintptr_t>(view.strides()[axis]) *
-                  static_cast<std::uintptr_t>(view.sizes[axis] - 1);
-    }
-    return {begin, begin + elements * static_cast<std::uintptr_t>(view.element())};
+  const Wide begin = address(p, which);
+  if (which > kOutput) return {begin, begin + words_of(p, which) * 4};
+  const View view = views_of(p)[static_cast<std::size_t>(which)];
+  Wide elements = 1;
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    if (view.sizes[axis] == 1) continue;
+    elements += Wide{view.strides()[axis]} * (view.sizes[axis] - 1);
   }
-  const bool of_queries = which == kLse || which == kLse + 1;
-  elements = static_cast<std::uintptr_t>(p.batch) *
-             static_cast<std::uintptr_t>(of_queries ? p.heads_q : p.heads_kv) *
-             (which == kLse ? static_cast<std::uintptr_t>(p.seq_q) : 1);
-  return {begin, begin + elements * sizeof(float)};
+  return {begin, begin + elements * view.element()};
+}
+
+/// What Ragged and Pages say of their sizes.
+inline bool legal_sequences(const Problem& p) {
+  constexpr std::int64_t kRows = std::int64_t{1} << 31;
+  const Ragged& ragged = p.ragged;
+  for (const auto& [offsets, total] :
+       {std::pair{ragged.cu_seqlens_q, ragged.total_q}, {ragged.cu_seqlens_kv, ragged.total_kv}}) {
+    if (offsets == nullptr ? total != 0 : total < 0 || total >= kRows) return false;
+  }
+  const Pages& pages = p.pages;
+  const bool paged = pages.block_table != nullptr;
+  if (ragged.cu_seqlens_kv != nullptr && (ragged.seqused_kv != nullptr || paged)) return false;
+  if (!paged) return pages.pages == 0 && pages.page_size == 0 && pages.max_pages == 0;
+  return pages.pages >= 1 && pages.page_size >= 1 && pages.max_pages >= 1 &&
+         Wide{pages.max_pages} * pages.page_size >= p.seq_kv;
 }
 
 inline bool legal(const Problem& p) {
@@ -100,21 +139,22 @@ inline bool legal(const Problem& p) {
   if (!std::isfinite(p.softmax_scale) || p.softmax_scale < 0.0F) return false;
   if (p.mask != Mask::kNone && p.mask != Mask::kCausal) return false;
   if (p.lse_sum != LseSum::kDenominator && p.lse_sum != LseSum::kExact) return false;
+  if (!legal_sequences(p)) return false;
   const auto views = views_of(p);
   for (int i = 0; i < 4; ++i) {
     if (!legal_view(views[static_cast<std::size_t>(i)], i == kOutput)) return false;
   }
   for (int i = kLse; i < kPointers; ++i) {
     if (address(p, i) % sizeof(float) != 0) return false;
-    if (i != kLse && address(p, i) == 0) return false;
+    if (i > kLse && i < kFault && address(p, i) == 0) return false;
   }
-  for (const int written : {kOutput, kLse}) {
-    if (address(p, written) == 0) continue;  // no LSE
+  for (const int written : {kOutput, kLse, kFault}) {
+    if (address(p, written) == 0) continue;  // none
     const Bytes mine = bytes_of(p, written);
     for (int other = 0; other < kPointers; ++other) {
       if (other == written || address(p, other) == 0) continue;
       const Bytes theirs = bytes_of(p, other);
-      if (mine.begin < theirs.end && theirs.begin < mine.end) return false;
+      if (std::max(mine.begin, theirs.begin) < std::min(mine.end, theirs.end)) return false;
     }
   }
   return true;
@@ -138,20 +178,20 @@ void for_each_element(const View& view, F f) {
   }
 }
 
-/// Whether two elements of O are at one place, or O or LSE is where anything else is: element by
-/// element. For small problems.
+/// Whether two elements of O are at one place, or something that is written is where anything else
+/// is: element by element. For small problems.
 inline bool shares_memory(const Problem& p) {
   struct Piece {
-    std::uintptr_t begin, end;
+    Wide begin, end;
     bool written;
   };
   std::vector<Piece> pieces;
   const auto views = views_of(p);
   for (int i = 0; i < 4; ++i) {
     const View& view = views[static_cast<std::size_t>(i)];
-    const auto size = static_cast<std::uintptr_t>(view.element());
+    const int size = view.element();
     for_each_element(view, [&](std::int64_t offset) {
-      const std::uintptr_t begin = address(p, i) + static_cast<std::uintptr_t>(offset) * size;
+      const Wide begin = Wide{address(p, i)} + Wide{offset} * size;
       const bool next =
           !pieces.empty() && pieces.back().end == begin && pieces.back().written == (i == kOutput);
       if (next) {
@@ -163,12 +203,13 @@ inline bool shares_memory(const Problem& p) {
   }
   for (int i = kLse; i < kPointers; ++i) {
     const Bytes bytes = bytes_of(p, i);
-    if (bytes.begin != 0) pieces.push_back({bytes.begin, bytes.end, i == kLse});
+    const bool written = i == kLse || i == kFault;
+    if (bytes.begin != 0 && bytes.size() > 0) pieces.push_back({bytes.begin, bytes.end, written});
   }
   std::sort(pieces.begin(), pieces.end(),
             [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
-  std::uintptr_t end = 0;
-  std::uintptr_t end_of_written = 0;
+  Wide end = 0;
+  Wide end_of_written = 0;
   for (const Piece& piece : pieces) {
     if (piece.begin < (piece.written ? end : end_of_written)) return true;
     end = std::max(end, piece.end);
