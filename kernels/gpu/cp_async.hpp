@@ -25,26 +25,29 @@ GPU_FN std::uint32_t shared_address(const void* pointer) {
 }
 #endif
 
-/// cp.async.cg.shared.global [dst], [src], 16 (PTX ISA, "cp.async"): copies 16 bytes, past L1.
+/// cp.async.cg.shared.global.L2::128B [dst], [src], 16 (PTX ISA, "cp.async"): copies 16 bytes, past
+/// L1. The whole line comes to L2: rows of 64 bytes leave the other half for a neighbour.
 GPU_FN void cp_async_16(void* shared_dst, const void* global_src,
                         [[maybe_unused]] Loc loc = GPU_LOC) {
 #if GPU_ON_DEVICE
-  asm volatile("cp.async.cg.shared.global [%0], [%1], %2;" ::"r"(shared_address(shared_dst)),
-               "l"(global_src), "n"(kCpAsyncBytes)
-               : "memory");
+  asm volatile(
+      "cp.async.cg.shared.global.L2::128B [%0], [%1], %2;" ::"r"(shared_address(shared_dst)),
+      "l"(global_src), "n"(kCpAsyncBytes)
+      : "memory");
 #else
   host::cp_async(shared_dst, global_src, kCpAsyncBytes, "cp_async_16", loc);
 #endif
 }
 
-/// cp.async.cg.shared.global [dst], [src], 16, src_bytes (PTX ISA, "cp.async"): copies the first
-/// src_bytes (0 to 16) and fills the rest of the 16 with zeros. With 0 it reads nothing.
+/// cp.async.cg.shared.global.L2::128B [dst], [src], 16, src_bytes (PTX ISA, "cp.async"): copies the
+/// first src_bytes (0 to 16) and fills the rest of the 16 with zeros. With 0 it reads nothing.
 GPU_FN void cp_async_16_zfill(void* shared_dst, const void* global_src, int src_bytes,
                               [[maybe_unused]] Loc loc = GPU_LOC) {
 #if GPU_ON_DEVICE
-  asm volatile("cp.async.cg.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared_dst)),
-               "l"(global_src), "n"(kCpAsyncBytes), "r"(src_bytes)
-               : "memory");
+  asm volatile(
+      "cp.async.cg.shared.global.L2::128B [%0], [%1], %2, %3;" ::"r"(shared_address(shared_dst)),
+      "l"(global_src), "n"(kCpAsyncBytes), "r"(src_bytes)
+      : "memory");
 #else
   host::cp_async(shared_dst, global_src, src_bytes, "cp_async_16_zfill", loc);
 #endif

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "dispatch/variant_impl.hpp"
 #include "reference/inputs/inputs.hpp"
 #include "reference/inputs/philox.hpp"
 #include "tests/gates/subject.hpp"
@@ -60,6 +61,51 @@ void draw_sizes(Dice& dice, std::int64_t max_scores, reference::Shape& shape) {
                                : dice.length(std::min(kMostKeys / 4, most_rows));
 }
 
+bool serves_caches(const Kernel& kernel) { return kernel.variant->impl->serves_caches; }
+
+std::vector<Kernel> kernels_of_caches() {
+  std::vector<Kernel> kernels = all_kernels();
+  std::erase_if(kernels, [](const Kernel& kernel) { return !serves_caches(kernel); });
+  return kernels;
+}
+
+/// Lengths of each sequence, none among them, packed or not, and pages of a size that is served.
+CacheLayout draw_cache(Dice& dice, const RandomProblem& problem) {
+  const reference::Shape& shape = problem.shape;
+  constexpr std::array kPageSizes = {8, 16, 16, 32, 64, 64, 128, 256};
+  constexpr std::array kOddSizes = {1, 3, 24, 100};  // not of sm90
+  CacheLayout cache;
+  const auto lengths = [&](std::int64_t most) {
+    std::vector<std::int32_t> all;
+    for (int b = 0; b < shape.batch; ++b) {
+      all.push_back(static_cast<std::int32_t>(dice.one_in(4) ? most : dice.between(0, most)));
+    }
+    return all;
+  };
+  cache.lengths = lengths(shape.seq_kv);
+  if (dice.one_in(2)) cache.queries = lengths(shape.seq_q);
+  cache.packed_keys = dice.one_in(3);
+  if (!cache.packed_keys && !dice.one_in(4)) {
+    const bool odd = problem.variant->family != Family::kSm90 && dice.one_in(3);
+    cache.page_size = odd ? dice.pick(kOddSizes) : dice.pick(kPageSizes);
+  }
+  cache.seed = dice.word();
+  cache.token_major = !dice.one_in(3);
+  cache.lse = problem.options.lse;
+  cache.output = problem.options.output;
+  return cache;
+}
+
+std::string describe(const CacheLayout& cache) {
+  std::string text = " ragged, keys";
+  for (const std::int32_t length : cache.lengths) text += " " + std::to_string(length);
+  if (cache.packed_keys) text += " packed";
+  if (!cache.queries.empty()) text += ", queries";
+  for (const std::int32_t length : cache.queries) text += " " + std::to_string(length);
+  if (cache.page_size > 0) text += ", pages of " + std::to_string(cache.page_size);
+  return text + (cache.token_major ? "" : " by heads");
+}
+
 }  // namespace
 
 std::string RandomProblem::describe() const {
@@ -68,8 +114,10 @@ std::string RandomProblem::describe() const {
          text(shape.heads_kv) + "x" + text(shape.seq_q) + "x" + text(shape.seq_kv) + "x" +
          text(shape.head_dim) + " " + name_of(shape.mask) + " " + shape.inputs.family + " " +
          name_of(dtype) + "->" + name_of(options.output) +
-         (options.sequence_major ? " (B,S,H,D)" : " (B,H,S,D)") +
-         (options.padded ? " padded" : "") +
+         (cache                    ? tests::describe(*cache)
+          : options.sequence_major ? " (B,S,H,D)"
+                                   : " (B,H,S,D)") +
+         (options.padded && !cache ? " padded" : "") +
          (!options.lse                        ? ""
           : options.lse_sum == LseSum::kExact ? " lse of exact sums"
                                               : " lse") +
@@ -81,7 +129,8 @@ RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Devi
   Dice dice(seed, index);
   RandomProblem problem;
   static const std::vector<Kernel> kKernels = all_kernels();
-  const Kernel& kernel = dice.pick(kKernels);
+  static const std::vector<Kernel> kOfCaches = kernels_of_caches();
+  const Kernel& kernel = dice.pick(dice.one_in(5) ? kOfCaches : kKernels);
   problem.variant = kernel.variant;
   draw_sizes(dice, max_scores, problem.shape);
   if (kernel.variant->family == Family::kSm90) {  // for a head dim, and for few keys or many
@@ -127,6 +176,7 @@ RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Devi
     }
     if (declines(problem.dtype)) problem.dtype = Dtype::kE4M3;
   }
+  if (serves_caches(kernel) && !dice.one_in(5)) problem.cache = draw_cache(dice, problem);
   return problem;
 }
 

@@ -1,15 +1,18 @@
 // Random problems: sizes, masks, formats, layouts, scales, input families, variants and schedules,
-// each a function of (seed, index) alone, so that one line reproduces it anywhere.
+// whole tensors, ragged batches and caches in pages, each a function of (seed, index) alone, so
+// that one line reproduces it anywhere.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "dispatch/variant.hpp"
 #include "gpu/executor_options.hpp"
 #include "reference/judge/check.hpp"
 #include "reference/oracle/case.hpp"
+#include "tests/gates/serving/cache.hpp"
 
 namespace fp8_sdpa::tests {
 
@@ -22,6 +25,8 @@ struct RandomProblem {
   float softmax_scale = 0.0F;
   bool vary_descales = false;
   std::uint64_t input_seed = 0;
+  /// How a ragged batch lies in memory; none: whole tensors, as `options` say.
+  std::optional<CacheLayout> cache;
   /// Set where the variant declined what was drawn first; the problem is then one of the ladder's.
   std::string declined;
 

@@ -9,8 +9,8 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "reference/judge/harness.hpp"
 #include "tests/gates/gate_cases.hpp"
 #include "tests/gates/random/problem.hpp"
 
@@ -42,6 +42,7 @@ struct Tally {
   std::uint64_t run = 0;
   std::uint64_t alarms = 0;
   std::uint64_t declined = 0;
+  std::uint64_t caches = 0;  ///< ragged batches, in pages among them
   std::map<std::string, GateUse> gates;
 };
 
@@ -74,33 +75,80 @@ void alarm(const Request& request, std::uint64_t index, const RandomProblem& pro
               name_of(request.backend), problem.describe().c_str(), why.c_str());
 }
 
+/// Why an output fails, in one line; empty: it passes, and its gates are counted.
+std::string judge(const RandomProblem& problem, const reference::CaseResult& result, Tally& tally) {
+  if (result.gates.empty()) return "no gate judged it";
+  if (!std::ranges::all_of(result.gates, &reference::GateResult::pass)) return result.failure();
+  for (const reference::GateResult& gate : result.gates) {
+    GateUse& use = tally.gates[gate.name];
+    ++use.judged;
+    const double ratio = gate.threshold > 0.0 ? gate.value / gate.threshold : gate.value;
+    if (ratio > use.largest) use = {use.judged, ratio, problem.describe()};
+  }
+  return {};
+}
+
+/// Each sequence of a ragged batch beside the oracle of it alone.
+std::string check_cache(const RandomProblem& problem, const reference::CaseData& data,
+                        const Device& device, Tally& tally) {
+  const auto cache = Cache::make(data, device, *problem.cache);
+  const auto output = cache->run(*problem.variant);
+  if (!output.ok()) return output.status().message();
+  for (int b = 0; b < data.shape.batch; ++b) {
+    const auto nth = static_cast<std::size_t>(b);
+    const std::int32_t keys = problem.cache->lengths[nth];
+    const bool packed = !problem.cache->queries.empty();
+    const std::int64_t queries = packed ? problem.cache->queries[nth] : data.shape.seq_q;
+    const reference::RunOutput part = cache->of_sequence(*output, b);
+    if (keys == 0) {
+      const auto zero = [](std::uint16_t bits) { return bits == 0; };
+      const auto none = [](float lse) { return lse == -INFINITY; };
+      if (std::ranges::all_of(part.o, zero) && std::ranges::all_of(part.lse, none)) continue;
+      return "rows of sequence " + std::to_string(b) + " see no key and are not 0";
+    }
+    if (queries == 0) continue;
+    const auto alone = reference::from_codes(sequence_of(data, b, queries, keys));
+    const reference::CheckOptions options{
+        .output = problem.options.output, .budgets_only = true, .lse = problem.options.lse};
+    const std::string failure = judge(
+        problem, reference::judge_run(*problem.variant, *alone, part, config().tolerances, options),
+        tally);
+    if (!failure.empty()) return "sequence " + std::to_string(b) + ": " + failure;
+  }
+  if (cache->written_elsewhere(*output) != 0) return "rows that no sequence has are written";
+  if (cache->fault() != 0) return "a fault where there is none";
+  // What the cache expects of its memory, outside of a test.
+  const bool failed = testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed();
+  return failed ? "see above" : "";
+}
+
+std::string check(const RandomProblem& problem, const reference::CaseData& data,
+                  const Device& device, Tally& tally) {
+  if (problem.cache) return check_cache(problem, data, device, tally);
+  const auto result =
+      reference::check(*problem.variant, data, device, config().tolerances, problem.options);
+  return result.ok() ? judge(problem, *result, tally) : result.status().message();
+}
+
 void run_one(const Request& request, std::uint64_t index, Device device, Tally& tally) {
   const std::int64_t most = request.backend == Backend::kHost ? kHostScores : kDeviceScores;
   const RandomProblem problem = random_problem(request.seed, index, device, most);
   device.executor = std::make_shared<const ExecutorOptions>(problem.executor);
   ++tally.run;
   tally.declined += problem.declined.empty() ? 0 : 1;
-  const auto data = data_of(problem);
-  const auto result =
-      reference::check(*problem.variant, *data, device, config().tolerances, problem.options);
-  if (!result.ok() || !result->pass) {
-    ++tally.alarms;
-    alarm(request, index, problem, result.ok() ? result->failure() : result.status().message());
-    return;
-  }
-  for (const reference::GateResult& gate : result->gates) {
-    GateUse& use = tally.gates[gate.name];
-    ++use.judged;
-    const double ratio = gate.threshold > 0.0 ? gate.value / gate.threshold : gate.value;
-    if (ratio > use.largest) use = {use.judged, ratio, problem.describe()};
-  }
+  tally.caches += problem.cache ? 1 : 0;
+  const std::string failure = check(problem, *data_of(problem), device, tally);
+  if (failure.empty()) return;
+  ++tally.alarms;
+  alarm(request, index, problem, failure);
 }
 
 std::string table_of(const Request& request, const Tally& tally) {
   std::string text =
       "# Random problems\n\n" + std::to_string(tally.run) + " right problems, " +
-      std::to_string(tally.alarms) + " false alarms, on the " + name_of(request.backend) +
-      " backend; of " + std::to_string(tally.declined) +
+      std::to_string(tally.caches) + " of them ragged batches, " + std::to_string(tally.alarms) +
+      " false alarms, on the " + name_of(request.backend) + " backend; of " +
+      std::to_string(tally.declined) +
       " the variant declined the mask, grouping, format or head size that was drawn, by a "
       "known reason, and was given\nanother.\n\nMade by `random_problems --count " +
       std::to_string(request.count) + " --seed " + std::to_string(request.seed) + " --backend " +
