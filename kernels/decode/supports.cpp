@@ -10,20 +10,6 @@ namespace {
 
 const std::string kName = "decode_split_kv";
 
-Status check_device(const Device& device) {
-  if (device.backend != Backend::kDevice) return {};
-  if (device.sm_version < kMinSmVersion) {
-    return unsupported(kName + " needs sm_" + std::to_string(kMinSmVersion) + " or newer; " +
-                       device.name + " is sm_" + std::to_string(device.sm_version));
-  }
-  const detail::CompiledArchs archs = detail::compiled_archs();
-  if (archs.code_for(device.sm_version) >= kMinSmVersion) return {};
-  return unsupported(kName + " was not compiled for sm_" + std::to_string(device.sm_version) +
-                     " (" + device.name + "): this build has device code for " +
-                     (archs.list.empty() ? "nothing" : std::string(archs.list)) +
-                     "; set SDPA_CUDA_ARCHS");
-}
-
 Status check_formats(const Problem& p) {
   if (p.k.dtype != p.q.dtype || p.v.dtype != p.q.dtype) {
     return unsupported(kName + " serves one FP8 format for q, k and v, not " + name_of(p.q.dtype) +
@@ -39,7 +25,7 @@ Status check_formats(const Problem& p) {
 }  // namespace
 
 Status supports(const Problem& p, const Device& device) {
-  if (Status s = check_device(device); !s.ok()) return s;
+  if (Status s = detail::check_has_code(kName, kMinSmVersion, device); !s.ok()) return s;
   if (p.head_dim != 64 && p.head_dim != 128 && p.head_dim != 256) {
     return unsupported(kName + " serves head_dim 64, 128 and 256, not " +
                        std::to_string(p.head_dim));

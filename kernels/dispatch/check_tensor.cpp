@@ -49,16 +49,17 @@ Status check_strides(const View& view) {
   return {};
 }
 
-Status check_output_is_dense(const View& view) {
+Status check_output_is_dense(const View& view, std::int64_t twin) {
   struct Axis {
     std::int64_t stride, size;
     const char* name;
   };
-  std::array<Axis, 4> axes{};
+  std::array<Axis, 5> axes{};
   const auto strides = view.strides();
-  for (std::size_t i = 0; i < axes.size(); ++i) {
+  for (std::size_t i = 0; i < strides.size(); ++i) {
     axes[i] = {strides[i], view.sizes[i], kStrideNames[i]};
   }
+  axes.back() = {twin, twin == 0 ? 1 : 2, "data"};
   std::sort(axes.begin(), axes.end(),
             [](const Axis& a, const Axis& b) { return a.stride < b.stride; });
   std::int64_t extent = 1;

@@ -35,8 +35,9 @@ Status check_pointer(const std::string& name, const void* pointer, std::uintptr_
 /// kInvalidArgument for a stride that Tensor does not allow.
 Status check_strides(const View& view);
 
-/// The output's elements must be distinct: two rows at one address would be a race.
-Status check_output_is_dense(const View& view);
+/// The output's elements must be distinct: two rows at one address would be a race. With `twin`, so
+/// must those of it and of another of its strides, so many elements away.
+Status check_output_is_dense(const View& view, std::int64_t twin = 0);
 
 /// Bytes of memory.
 struct Range {

@@ -46,4 +46,25 @@ int CompiledArchs::code_for(int sm) const {
 
 CompiledArchs compiled_archs() { return {FP8_SDPA_CUDA_ARCHS}; }
 
+Status check_has_code(const std::string& name, int least, const Device& device) {
+  if (device.backend == Backend::kHost) {
+#if FP8_SDPA_HAS_HOST
+    return {};
+#else
+    return unsupported("this build has no host executor");
+#endif
+  }
+  const auto sm = [](int version) { return "sm_" + std::to_string(version); };
+  if (device.sm_version < least) {
+    return unsupported(name + " needs " + sm(least) + " or newer; " + device.name + " is " +
+                       sm(device.sm_version));
+  }
+  const CompiledArchs archs = compiled_archs();
+  if (archs.code_for(device.sm_version) >= least) return {};
+  return unsupported(name + " was not compiled for " + sm(device.sm_version) + " (" + device.name +
+                     "): this build has device code for " +
+                     (archs.list.empty() ? "nothing" : std::string(archs.list)) +
+                     "; set SDPA_CUDA_ARCHS");
+}
+
 }  // namespace fp8_sdpa::detail

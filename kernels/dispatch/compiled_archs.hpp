@@ -4,6 +4,9 @@
 #include <string>
 #include <string_view>
 
+#include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/status.hpp"
+
 namespace fp8_sdpa::detail {
 
 /// Device code of a build: "80-real,89-virtual,90a-real", as CMAKE_CUDA_ARCHITECTURES names them.
@@ -19,5 +22,9 @@ struct CompiledArchs {
 
 /// Of this build. Empty in a build without device code.
 CompiledArchs compiled_archs();
+
+/// Whether this build has code of `name`, a kernel of sm_`least` and newer, for the device;
+/// kUnsupported with the reason. Every build with a host executor has all code for it.
+Status check_has_code(const std::string& name, int least, const Device& device);
 
 }  // namespace fp8_sdpa::detail

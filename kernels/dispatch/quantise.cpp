@@ -111,33 +111,15 @@ Status check_memory(const Quantisation& q) {
   return detail::check_apart(std::span(written).first(count), read);
 }
 
-Status check_device(const Device& device) {
-  if (device.backend == Backend::kHost) {
-#if FP8_SDPA_HAS_HOST
-    return {};
-#else
-    return unsupported("this build has no host executor");
-#endif
-  }
-  if (device.sm_version < quantiser::kMinSmVersion) {
-    return unsupported("quantise needs sm_" + std::to_string(quantiser::kMinSmVersion) +
-                       " or newer; " + device.name + " is sm_" + std::to_string(device.sm_version));
-  }
-  const detail::CompiledArchs archs = detail::compiled_archs();
-  if (archs.code_for(device.sm_version) >= quantiser::kMinSmVersion) return {};
-  return unsupported("quantise was not compiled for sm_" + std::to_string(device.sm_version) +
-                     " (" + device.name + "): this build has device code for " +
-                     (archs.list.empty() ? "nothing" : std::string(archs.list)) +
-                     "; set SDPA_CUDA_ARCHS");
-}
-
 }  // namespace
 
 Result<QuantisePlan> plan(const Quantisation& quantisation, const Device& device) {
   if (Status s = check_sizes(quantisation); !s.ok()) return s;
   if (Status s = check_dtypes(quantisation); !s.ok()) return s;
   if (Status s = check_memory(quantisation); !s.ok()) return s;
-  if (Status s = check_device(device); !s.ok()) return s;
+  if (Status s = detail::check_has_code("quantise", quantiser::kMinSmVersion, device); !s.ok()) {
+    return s;
+  }
   QuantisePlan result;
   result.quantisation_ = quantisation;
   result.device_ = device;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fp8_sdpa/append.hpp"
 #include "fp8_sdpa/quantise.hpp"
 #include "gpu/queue.hpp"
 
@@ -79,6 +80,10 @@ WorkspaceSize workspace_size(const Quantisation& quantisation);
 template <Backend kBackend>
 Status launch(const Quantisation& quantisation, const Device& device, void* workspace,
               const gpu::Queue& queue);
+
+/// Launches an append that has been checked. Likewise.
+template <Backend kBackend>
+Status append(const Append& append, const gpu::Queue& queue);
 
 /// lse[i] += scale * dots[i]. Likewise.
 template <Backend kBackend>

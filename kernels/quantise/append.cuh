@@ -1,0 +1,173 @@
+// Appends tokens to a cache: a block takes a token, its threads eight columns of a head of K or V
+// at a time.
+#pragma once
+
+#include <cstdint>
+
+#include "fp8_sdpa/append.hpp"
+#include "gpu/gpu.hpp"
+#include "quantise/params.hpp"
+#include "quantise/rows.cuh"
+
+namespace fp8_sdpa::quantiser {
+inline namespace GPU_BACKEND {
+
+/// K or V.
+struct AppendTensor {
+  const void* from;
+  std::int64_t from_head, from_token;  ///< strides, in elements
+  std::uint8_t* cache;
+  Strides strides;  ///< batch is that of a page
+  const float* descales;
+};
+
+struct AppendParams {
+  AppendTensor tensors[2];  ///< K and V
+  const std::int64_t* slots;
+  std::uint32_t* fault;  ///< or null
+  Rotary rotary;
+  std::int64_t rows;  ///< of the cache
+  int page_size, heads, head_dim;
+  bool e5m2;
+};
+
+template <Dtype kFrom>
+struct AppendKernel {
+  using Params = AppendParams;
+  struct Shared {};
+  static constexpr int kThreads = 128;
+  static constexpr int kMinBlocks = 1;
+  static constexpr int kColumns = 8;  ///< of a thread
+  using Element = std::conditional_t<kFrom == Dtype::kFloat, float, std::uint16_t>;
+
+  struct Eight {
+    float x[kColumns];
+  };
+  GPU_FN static Eight load(const Element* from) {
+    Eight eight;
+    if constexpr (kFrom == Dtype::kFloat) {
+      memcpy(&eight.x[0], from, sizeof(uint4));
+      memcpy(&eight.x[4], from + 4, sizeof(uint4));
+    } else {
+      const uint4 vector = *reinterpret_cast<const uint4*>(from);
+      const std::uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 two = two_values<kFrom>(words[i]);
+        eight.x[2 * i] = two.x;
+        eight.x[2 * i + 1] = two.y;
+      }
+    }
+    return eight;
+  }
+
+  /// Columns `column` to column + 7 of a row of K, turned by the token's angles.
+  GPU_FN static Eight rotated(const Rotary& rotary, std::int64_t position, const Element* row,
+                              int column) {
+    Eight eight = load(row + column);
+    if (column >= rotary.dim) return eight;
+    const int half = rotary.dim / 2;
+    const float* const cos = rotary.cos_sin + position * rotary.dim;
+    const float* const sin = cos + half;
+    if (rotary.interleaved) {
+#pragma unroll
+      for (int i = 0; i < kColumns; i += 2) {
+        const int angle = (column + i) / 2;
+        const float a = eight.x[i];
+        const float b = eight.x[i + 1];
+        eight.x[i] = gpu::fma(a, cos[angle], -(b * sin[angle]));
+        eight.x[i + 1] = gpu::fma(b, cos[angle], a * sin[angle]);
+      }
+      return eight;
+    }
+    const bool low = column < half;
+    const int angle = low ? column : column - half;
+    const Eight other = load(row + (low ? column + half : column - half));
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) {
+      const float turned = other.x[i] * sin[angle + i];
+      eight.x[i] = gpu::fma(eight.x[i], cos[angle + i], low ? -turned : turned);
+    }
+    return eight;
+  }
+
+  template <bool kE5M2>
+  GPU_FN static uint2 codes_of(const Eight& eight, float inverse) {
+    std::uint32_t two[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float low = eight.x[2 * i] * inverse;
+      const float high = eight.x[2 * i + 1] * inverse;
+      two[i] = kE5M2 ? gpu::float2_to_e5m2x2(low, high) : gpu::float2_to_e4m3x2(low, high);
+    }
+    return make_uint2(two[0] | two[1] << 16, two[2] | two[3] << 16);
+  }
+
+  GPU_FN static void run(const Params& p, Shared& /*shared*/) {
+    const auto token = static_cast<std::int64_t>(gpu::block_idx().x);
+    const std::int64_t slot = p.slots[token];
+    if (slot < 0) return;
+    const bool rotate = p.rotary.cos_sin != nullptr;
+    const std::int64_t position = rotate ? p.rotary.positions[token] : 0;
+    if (slot >= p.rows || (rotate && (position < 0 || position >= p.rotary.max_positions))) {
+      const bool tells = gpu::thread_idx() == 0 && p.fault != nullptr;
+      if (tells) gpu::atomic_max_relaxed(p.fault, 1);
+      return;
+    }
+    const std::int64_t page = slot / p.page_size;
+    const std::int64_t row = slot - page * p.page_size;
+    const int parts = p.head_dim / kColumns;
+    for (int i = gpu::thread_idx(); i < 2 * p.heads * parts; i += kThreads) {
+      const int column = i % parts * kColumns;
+      const int head = i / parts / 2;
+      const bool is_k = i / parts % 2 == 0;
+      const AppendTensor& t = p.tensors[is_k ? 0 : 1];
+      const Element* const from =
+          static_cast<const Element*>(t.from) + head * t.from_head + token * t.from_token;
+      const Eight eight =
+          is_k && rotate ? rotated(p.rotary, position, from, column) : load(from + column);
+      const float inverse = gpu::divide(1.0F, t.descales[head]);
+      std::uint8_t* const to =
+          t.cache + page * t.strides.batch + head * t.strides.head + row * t.strides.seq + column;
+      *reinterpret_cast<uint2*>(to) =
+          p.e5m2 ? codes_of<true>(eight, inverse) : codes_of<false>(eight, inverse);
+    }
+  }
+};
+
+/// An axis of size 1 has no stride.
+inline AppendTensor append_tensor(const Append& a, const Tensor& from, const Tensor& cache,
+                                  const float* descales) {
+  const auto stride = [](std::int64_t size, std::int64_t of) { return size > 1 ? of : 0; };
+  return {from.data,
+          stride(a.heads, from.stride_head),
+          stride(a.tokens, from.stride_seq),
+          static_cast<std::uint8_t*>(cache.data),
+          {stride(a.pages, cache.stride_batch), stride(a.heads, cache.stride_head),
+           stride(a.page_size, cache.stride_seq)},
+          descales};
+}
+
+}  // namespace GPU_BACKEND
+
+template <Backend kBackend>
+Status append(const Append& a, const gpu::Queue& queue) {
+  const AppendParams params = {.tensors = {append_tensor(a, a.k, a.k_cache, a.descale_k),
+                                           append_tensor(a, a.v, a.v_cache, a.descale_v)},
+                               .slots = a.slots,
+                               .fault = a.fault,
+                               .rotary = a.rotary,
+                               .rows = std::int64_t{a.pages} * a.page_size,
+                               .page_size = a.page_size,
+                               .heads = a.heads,
+                               .head_dim = a.head_dim,
+                               .e5m2 = a.k_cache.dtype == Dtype::kE5M2};
+  const dim3 grid(static_cast<unsigned>(a.tokens));
+  switch (a.k.dtype) {
+    case Dtype::kHalf: return gpu::launch<AppendKernel<Dtype::kHalf>>(grid, params, queue);
+    case Dtype::kBFloat16: return gpu::launch<AppendKernel<Dtype::kBFloat16>>(grid, params, queue);
+    default: return gpu::launch<AppendKernel<Dtype::kFloat>>(grid, params, queue);
+  }
+}
+
+}  // namespace fp8_sdpa::quantiser
