@@ -208,6 +208,14 @@ std::tuple<TorchTensor, TorchTensor> attention_varlen_fp8(
       {causal, scale, return_lse, exact_lse}, batch_invariant);
 }
 
+void append_op(TorchTensor k, TorchTensor v, TorchTensor k_cache, TorchTensor v_cache,
+               TorchTensor slot_mapping, TorchTensor k_descale, TorchTensor v_descale,
+               std::optional<TorchTensor> cos_sin, std::optional<TorchTensor> positions,
+               bool interleaved, std::optional<TorchTensor> fault) {
+  append_to_cache(Place(k), k, v, k_cache, v_cache, slot_mapping, k_descale, v_descale,
+                  {cos_sin, positions, interleaved}, fault);
+}
+
 std::string explain(TorchTensor q, TorchTensor k, TorchTensor v, bool causal,
                     std::optional<double> scale, bool return_lse, bool exact_lse,
                     bool batch_invariant) {
@@ -285,6 +293,10 @@ STABLE_TORCH_LIBRARY(fp8_sdpa, m) {
       "bool causal=False, float? scale=None, ScalarType? out_dtype=None, bool return_lse=False, "
       "bool exact_lse=False, bool batch_invariant=False) -> (Tensor, Tensor)");
   m.def(
+      "append(Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor slot_mapping, "
+      "Tensor k_descale, Tensor v_descale, Tensor? cos_sin=None, Tensor? positions=None, "
+      "bool interleaved=False, Tensor(c!)? fault=None) -> ()");
+  m.def(
       "quantise(Tensor x, Tensor? descale=None, *, ScalarType? dtype=None, bool rotate=False, "
       "int seed=0, bool smooth=False) -> (Tensor, Tensor, Tensor, Tensor)");
   m.def(
@@ -297,6 +309,7 @@ void implement(torch::stable::detail::StableLibrary& m) {
   m.impl("attention", TORCH_BOX(&attention));
   m.impl("attention_fp8", TORCH_BOX(&attention_fp8));
   m.impl("attention_varlen_fp8", TORCH_BOX(&attention_varlen_fp8));
+  m.impl("append", TORCH_BOX(&append_op));
   m.impl("quantise", TORCH_BOX(&quantise_op));
   m.impl("explain", TORCH_BOX(&explain));
 }

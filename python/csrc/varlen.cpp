@@ -1,5 +1,5 @@
-// The operator torch.ops.fp8_sdpa.attention_varlen_fp8: sequences of lengths of their own, keys and
-// values packed, padded or in pages.
+// The operators torch.ops.fp8_sdpa.attention_varlen_fp8: sequences of lengths of their own, keys and
+// values packed, padded or in pages; and append: new ones into pages.
 #include "varlen.hpp"
 
 #include <cmath>
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "choices.hpp"
+#include "fp8_sdpa/append.hpp"
 #include "fp8_sdpa/plan.hpp"
 
 namespace fp8_sdpa::torch_op {
@@ -149,6 +150,93 @@ std::tuple<TorchTensor, TorchTensor> attention_varlen(const Place& place, const 
   const Workspace workspace(q, made.workspace_bytes(), made.kWorkspaceAlignment);
   check(forward(made, workspace.data(), place.stream()));
   return {out, lse};
+}
+
+namespace {
+
+/// The contiguous memory of `tensor`, of that type and shape, where the others lie.
+template <class T>
+const T* array_of(const Place& place, const TorchTensor& tensor, ScalarType type,
+                  const char* type_name, std::initializer_list<std::int64_t> size,
+                  const char* name) {
+  place.check_holds(tensor, name);
+  bool fits = tensor.scalar_type() == type && tensor.is_contiguous() &&
+              tensor.dim() == static_cast<std::int64_t>(size.size());
+  std::string expected;
+  std::int64_t axis = 0;
+  for (const std::int64_t length : size) {
+    fits = fits && tensor.size(axis++) == length;
+    expected += (expected.empty() ? "" : ", ") + number(length);
+  }
+  if (fits) return static_cast<const T*>(tensor.const_data_ptr());
+  fail(invalid_argument(std::string(name) + " must be " + type_name + ", contiguous, of shape (" +
+                        expected + ")"));
+}
+
+Rotary rotary_of(const Place& place, const Angles& angles, std::int64_t tokens) {
+  if (angles.cos_sin.has_value() != angles.positions.has_value()) {
+    fail(invalid_argument("cos_sin and positions are for each other; both or none"));
+  }
+  if (!angles.cos_sin) return {};
+  const TorchTensor& table = *angles.cos_sin;
+  const std::int64_t rows = table.dim() == 2 ? table.size(0) : 0;
+  const std::int64_t columns = table.dim() == 2 ? table.size(1) : 0;
+  return {.cos_sin = array_of<float>(place, table, ScalarType::Float, "float32", {rows, columns},
+                                     "cos_sin"),
+          .positions = array_of<std::int64_t>(place, *angles.positions, ScalarType::Long, "int64",
+                                              {tokens}, "positions"),
+          .max_positions = rows,
+          .dim = to_int(columns, "the columns of cos_sin"),
+          .interleaved = angles.interleaved};
+}
+
+}  // namespace
+
+void append_to_cache(const Place& place, const TorchTensor& k, const TorchTensor& v,
+                     const TorchTensor& k_cache, const TorchTensor& v_cache,
+                     const TorchTensor& slot_mapping, const TorchTensor& k_descale,
+                     const TorchTensor& v_descale, const Angles& angles,
+                     const std::optional<TorchTensor>& fault) {
+  place.check_holds(v, "v");
+  place.check_holds(k_cache, "k_cache");
+  place.check_holds(v_cache, "v_cache");
+  constexpr const char* kNew = "(tokens, heads_kv, head_dim)";
+  constexpr const char* kPool = "(pages, page_size, heads_kv, head_dim)";
+  const TokenSizes ks = sizes_by_tokens(k, true, "k", kNew);
+  const TokenSizes vs = sizes_by_tokens(v, true, "v", kNew);
+  const TokenSizes k_pool = sizes_by_tokens(k_cache, false, "k_cache", kPool);
+  const TokenSizes v_pool = sizes_by_tokens(v_cache, false, "v_cache", kPool);
+  check_equal("v and k have different numbers of tokens", vs.seq, ks.seq);
+  check_equal("v_cache and k_cache have different numbers of pages", v_pool.batch, k_pool.batch);
+  check_equal("v_cache and k_cache have different page sizes", v_pool.seq, k_pool.seq);
+  for (const auto& [name, sizes] : {std::pair{"v", vs}, {"k_cache", k_pool}, {"v_cache", v_pool}}) {
+    check_equal(std::string(name) + " and k have different numbers of heads", sizes.heads,
+                ks.heads);
+    check_equal(std::string(name) + " and k have different head_dims", sizes.head_dim, ks.head_dim);
+  }
+  Append a;
+  a.tokens = to_int(ks.seq, "tokens");
+  a.heads = to_int(ks.heads, "heads_kv");
+  a.head_dim = to_int(ks.head_dim, "head_dim");
+  a.pages = to_int(k_pool.batch, "pages");
+  a.page_size = to_int(k_pool.seq, "page_size");
+  a.slots = array_of<std::int64_t>(place, slot_mapping, ScalarType::Long, "int64", {ks.seq},
+                                   "slot_mapping");
+  a.descale_k =
+      array_of<float>(place, k_descale, ScalarType::Float, "float32", {ks.heads}, "k_descale");
+  a.descale_v =
+      array_of<float>(place, v_descale, ScalarType::Float, "float32", {ks.heads}, "v_descale");
+  a.rotary = rotary_of(place, angles, ks.seq);
+  if (fault) {
+    a.fault = const_cast<std::uint32_t*>(
+        array_of<std::uint32_t>(place, *fault, ScalarType::Int, "int32", {1}, "fault"));
+  }
+  if (a.tokens == 0) return;
+  a.k = view_by_tokens(k, "k");
+  a.v = view_by_tokens(v, "v");
+  a.k_cache = view_by_tokens(k_cache, "k_cache");
+  a.v_cache = view_by_tokens(v_cache, "v_cache");
+  check(append(value_of(plan(a, place.device())), place.stream()));
 }
 
 }  // namespace fp8_sdpa::torch_op

@@ -1,4 +1,4 @@
-// Attention of sequences of different lengths, for PyTorch's tensors.
+// Attention of sequences of different lengths, and appending to their caches, for PyTorch's tensors.
 #pragma once
 
 #include <cstdint>
@@ -35,5 +35,17 @@ std::tuple<TorchTensor, TorchTensor> attention_varlen(const Place& place, const 
                                                       const DescalesOf& descales,
                                                       ScalarType out_type, const Options& options,
                                                       bool batch_invariant);
+
+/// Rotary angles of K: python/src/fp8_sdpa/_varlen.py.
+struct Angles {
+  std::optional<TorchTensor> cos_sin, positions;
+  bool interleaved;
+};
+/// Writes into the caches.
+void append_to_cache(const Place& place, const TorchTensor& k, const TorchTensor& v,
+                     const TorchTensor& k_cache, const TorchTensor& v_cache,
+                     const TorchTensor& slot_mapping, const TorchTensor& k_descale,
+                     const TorchTensor& v_descale, const Angles& angles,
+                     const std::optional<TorchTensor>& fault);
 
 }  // namespace fp8_sdpa::torch_op

@@ -109,3 +109,63 @@ def attention_varlen_fp8(
         batch_invariant,
     )
     return (out, lse) if return_lse else out
+
+
+@torch.library.register_fake("fp8_sdpa::append")
+def _(*_inputs, **_options):
+    return None
+
+
+def append(
+    k: Tensor,
+    v: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    k_descale: Tensor | float | None = None,
+    v_descale: Tensor | float | None = None,
+    *,
+    cos_sin: Tensor | None = None,
+    positions: Tensor | None = None,
+    interleaved: bool = False,
+    fault: Tensor | None = None,
+) -> None:
+    """Writes new keys and values into an FP8 cache in pages: turned and quantised on the way.
+
+    One kernel. What it is told is read when it runs: nothing synchronises, and a CUDA graph replays
+    with other slots. attention_varlen_fp8() reads such caches, with descales of (batch, heads_kv) that
+    are the cache's, repeated.
+
+    Args:
+        k, v: (tokens, heads_kv, head_dim), bfloat16, float16 or float32, head_dim a multiple of 16 up
+            to 256, by strides.
+        k_cache, v_cache: (pages, page_size, heads_kv, head_dim), float8_e4m3fn or float8_e5m2, by
+            strides (vLLM, arXiv 2309.06180, section 4.2); written. They may be halves of one tensor.
+        slot_mapping: (tokens) int64: token i becomes row slot % page_size of page slot // page_size.
+            No two are equal; of a negative one nothing is written.
+        k_descale, v_descale: x ~ code * descale; float32, what broadcasts to (heads_kv), a number, or
+            None for 1. What is larger than the largest code saturates; NaN stays NaN.
+        cos_sin: (max_positions, rotary_dim) float32: cosines of rotary_dim / 2 angles, then their sines
+            (RoFormer, arXiv 2104.09864, section 3.4.2). The first rotary_dim columns of k, a multiple of
+            16, are turned, in fp32. v is not, nor is q: that is the caller's.
+        positions: (tokens) int64: rows of cos_sin.
+        interleaved: columns 2 i and 2 i + 1 are a pair; else i and i + rotary_dim / 2.
+        fault: (1) int32, which becomes 1 where a slot is not within the cache, or a position not within
+            cos_sin: nothing is written of such a token.
+
+    Raises: as attention().
+    """
+    _call(
+        _ops.append.default,
+        k,
+        v,
+        k_cache,
+        v_cache,
+        slot_mapping,
+        _descale(k_descale, k, "k_descale", (k.shape[-2],)),
+        _descale(v_descale, k, "v_descale", (k.shape[-2],)),
+        cos_sin,
+        positions,
+        interleaved,
+        fault,
+    )
