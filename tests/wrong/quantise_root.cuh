@@ -3,6 +3,7 @@
 
 #include "fp8_sdpa/quantise.hpp"
 #include "quantise/add_to_lse.cuh"
+#include "quantise/append.cuh"
 #include "quantise/launch.cuh"
 
 namespace fp8_sdpa::quantiser {

@@ -30,6 +30,7 @@ struct AppendCase {
   Dtype from = Dtype::kBFloat16, to = Dtype::kE4M3;
   Layout layout = Layout::kTokenMajor;
   int rotary_dim = 0;  ///< 0: none
+  bool asks_for_faults = true;
   bool interleaved = false;
   std::uint64_t seed = 1;
 };
@@ -169,7 +170,7 @@ class Appended {
     }
     const std::uint32_t zero = 0;
     fault_ = add(&zero, sizeof zero, "fault");
-    a.fault = static_cast<std::uint32_t*>(fault_->data());
+    if (c.asks_for_faults) a.fault = static_cast<std::uint32_t*>(fault_->data());
     return a;
   }
 
@@ -308,6 +309,10 @@ TEST_P(QuantisedAppend, WritesNothingWhereThereIsNoSlot) {
     outside->expect_right();
     EXPECT_EQ(outside->fault(), 1U) << slot;
   }
+  Appended unasked({.asks_for_faults = false}, device_);
+  unasked.slots[1] = 64;
+  unasked.expect_right();
+  EXPECT_EQ(unasked.fault(), 0U);
   for (const std::int64_t position : {std::int64_t{-1}, kMaxPositions, std::int64_t{1} << 40}) {
     auto outside = appended();
     outside->positions[10] = position;

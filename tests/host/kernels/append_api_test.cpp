@@ -105,6 +105,18 @@ INSTANTIATE_TEST_SUITE_P(
               a.rotary = {};
               a.rotary.max_positions = 1;
             },
+            kInvalid, "rotary.cos_sin is null"},
+        Bad{"NegativeRotaryCountAlone",
+            [](Append& a) {
+              a.rotary = {};
+              a.rotary.max_positions = -1;
+            },
+            kInvalid, "rotary.cos_sin is null"},
+        Bad{"NegativeRotaryDimAlone",
+            [](Append& a) {
+              a.rotary = {};
+              a.rotary.dim = -16;
+            },
             kInvalid, "rotary.cos_sin is null"}),
     tests::name_of<Append>);
 
@@ -209,8 +221,12 @@ TEST(CheckAppend, CachesMayBeHalvesOfOneTensor) {
       second.data = after<void>(cache.data, half - 16);
       expect_taken(a, false);
       second.data = after<void>(cache.data, half);
-      second.stride_batch += 16;
-      expect_taken(a, false);
+      for (const auto stride : {&Tensor::stride_batch, &Tensor::stride_head, &Tensor::stride_seq}) {
+        Append other = a;
+        Tensor& changed = v_first ? other.k_cache : other.v_cache;
+        changed.*stride += 16 * kPage;
+        expect_taken(other, false);
+      }
     }
   }
 }
