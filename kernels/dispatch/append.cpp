@@ -35,6 +35,10 @@ Status check_sizes(const Append& a) {
     return unsupported(is("head_dim", a.head_dim) + "; multiples of 16 up to 256 are served");
   }
   constexpr int kMostHeads = 1 << 20;
+  if (std::int64_t{a.pages} * a.page_size > INT_MAX) {
+    return unsupported("pages * page_size is " + std::to_string(a.pages) + " * " +
+                       std::to_string(a.page_size) + "; below 2^31 is served");
+  }
   if (a.heads > kMostHeads) return unsupported(is("heads", a.heads) + "; at most 2^20 is served");
   return {};
 }
@@ -132,7 +136,7 @@ Status check_memory(const Append& a) {
       {{"slots", a.slots, alignof(std::int64_t), 2 * count(a.tokens)},
        {"descale_k", a.descale_k, alignof(float), count(a.heads)},
        {"descale_v", a.descale_v, alignof(float), count(a.heads)},
-       {"rotary.cos_sin", a.rotary.cos_sin, alignof(float),
+       {"rotary.cos_sin", a.rotary.cos_sin, detail::kTensorAlignment,
         count(a.rotary.max_positions) * count(a.rotary.dim), rotates},
        {"rotary.positions", a.rotary.positions, alignof(std::int64_t), 2 * count(a.tokens),
         rotates},

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "attention/divisor.hpp"
 #include "fp8_sdpa/append.hpp"
 #include "gpu/gpu.hpp"
 #include "quantise/params.hpp"
@@ -11,6 +12,8 @@
 
 namespace fp8_sdpa::quantiser {
 inline namespace GPU_BACKEND {
+
+inline constexpr int kAppendColumns = 8;  ///< of a row, at a time
 
 /// K or V.
 struct AppendTensor {
@@ -26,8 +29,9 @@ struct AppendParams {
   const std::int64_t* slots;
   std::uint32_t* fault;  ///< or null
   Rotary rotary;
-  std::int64_t rows;  ///< of the cache
-  int page_size, heads, head_dim;
+  attention::Divisor page_size, parts;  ///< parts: eights of a row's columns
+  int rows;                             ///< of the cache
+  int heads;
   bool e5m2;
 };
 
@@ -37,17 +41,22 @@ struct AppendKernel {
   struct Shared {};
   static constexpr int kThreads = 128;
   static constexpr int kMinBlocks = 1;
-  static constexpr int kColumns = 8;  ///< of a thread
+  static constexpr int kColumns = kAppendColumns;
   using Element = std::conditional_t<kFrom == Dtype::kFloat, float, std::uint16_t>;
 
   struct Eight {
     float x[kColumns];
   };
+  /// From an address that is a multiple of 16.
+  GPU_FN static void load_four(const float* from, float* to) {
+    const float4 four = *reinterpret_cast<const float4*>(from);
+    memcpy(to, &four, sizeof four);
+  }
   GPU_FN static Eight load(const Element* from) {
     Eight eight;
     if constexpr (kFrom == Dtype::kFloat) {
-      memcpy(&eight.x[0], from, sizeof(uint4));
-      memcpy(&eight.x[4], from + 4, sizeof(uint4));
+      load_four(from, &eight.x[0]);
+      load_four(from + 4, &eight.x[4]);
     } else {
       const uint4 vector = *reinterpret_cast<const uint4*>(from);
       const std::uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
@@ -67,26 +76,29 @@ struct AppendKernel {
     Eight eight = load(row + column);
     if (column >= rotary.dim) return eight;
     const int half = rotary.dim / 2;
-    const float* const cos = rotary.cos_sin + position * rotary.dim;
-    const float* const sin = cos + half;
+    const bool low = column < half;
+    const int angle = rotary.interleaved ? column / 2 : low ? column : column - half;
+    const float* const angles = rotary.cos_sin + position * rotary.dim + angle;
+    float cos[kColumns], sin[kColumns];
+    load_four(angles, cos);
+    load_four(angles + half, sin);
     if (rotary.interleaved) {
 #pragma unroll
-      for (int i = 0; i < kColumns; i += 2) {
-        const int angle = (column + i) / 2;
-        const float a = eight.x[i];
-        const float b = eight.x[i + 1];
-        eight.x[i] = gpu::fma(a, cos[angle], -(b * sin[angle]));
-        eight.x[i + 1] = gpu::fma(b, cos[angle], a * sin[angle]);
+      for (int i = 0; i < kColumns / 2; ++i) {
+        const float a = eight.x[2 * i];
+        const float b = eight.x[2 * i + 1];
+        eight.x[2 * i] = gpu::fma(a, cos[i], -(b * sin[i]));
+        eight.x[2 * i + 1] = gpu::fma(b, cos[i], a * sin[i]);
       }
       return eight;
     }
-    const bool low = column < half;
-    const int angle = low ? column : column - half;
+    load_four(angles + 4, cos + 4);
+    load_four(angles + half + 4, sin + 4);
     const Eight other = load(row + (low ? column + half : column - half));
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
-      const float turned = other.x[i] * sin[angle + i];
-      eight.x[i] = gpu::fma(eight.x[i], cos[angle + i], low ? -turned : turned);
+      const float turned = other.x[i] * sin[i];
+      eight.x[i] = gpu::fma(eight.x[i], cos[i], low ? -turned : turned);
     }
     return eight;
   }
@@ -103,6 +115,18 @@ struct AppendKernel {
     return make_uint2(two[0] | two[1] << 16, two[2] | two[3] << 16);
   }
 
+  GPU_FN static const Element* row_of(const AppendTensor& t, std::int64_t token, int head) {
+    return static_cast<const Element*>(t.from) + head * t.from_head + token * t.from_token;
+  }
+  GPU_FN static void store(const Params& p, const AppendTensor& t, int page, int row, int head,
+                           int column, const Eight& eight) {
+    const float inverse = gpu::divide(1.0F, t.descales[head]);
+    std::uint8_t* const to =
+        t.cache + page * t.strides.batch + head * t.strides.head + row * t.strides.seq + column;
+    *reinterpret_cast<uint2*>(to) =
+        p.e5m2 ? codes_of<true>(eight, inverse) : codes_of<false>(eight, inverse);
+  }
+
   GPU_FN static void run(const Params& p, Shared& /*shared*/) {
     const auto token = static_cast<std::int64_t>(gpu::block_idx().x);
     const std::int64_t slot = p.slots[token];
@@ -114,23 +138,16 @@ struct AppendKernel {
       if (tells) gpu::atomic_max_relaxed(p.fault, 1);
       return;
     }
-    const std::int64_t page = slot / p.page_size;
-    const std::int64_t row = slot - page * p.page_size;
-    const int parts = p.head_dim / kColumns;
-    for (int i = gpu::thread_idx(); i < 2 * p.heads * parts; i += kThreads) {
-      const int column = i % parts * kColumns;
-      const int head = i / parts / 2;
-      const bool is_k = i / parts % 2 == 0;
-      const AppendTensor& t = p.tensors[is_k ? 0 : 1];
-      const Element* const from =
-          static_cast<const Element*>(t.from) + head * t.from_head + token * t.from_token;
-      const Eight eight =
-          is_k && rotate ? rotated(p.rotary, position, from, column) : load(from + column);
-      const float inverse = gpu::divide(1.0F, t.descales[head]);
-      std::uint8_t* const to =
-          t.cache + page * t.strides.batch + head * t.strides.head + row * t.strides.seq + column;
-      *reinterpret_cast<uint2*>(to) =
-          p.e5m2 ? codes_of<true>(eight, inverse) : codes_of<false>(eight, inverse);
+    const int page = attention::quotient(static_cast<int>(slot), p.page_size);
+    const int row = static_cast<int>(slot) - page * p.page_size.value;
+    for (int i = gpu::thread_idx(); i < p.heads * p.parts.value; i += kThreads) {
+      const int head = attention::quotient(i, p.parts);
+      const int column = (i - head * p.parts.value) * kColumns;
+      const Element* const k = row_of(p.tensors[0], token, head);
+      const Eight v = load(row_of(p.tensors[1], token, head) + column);
+      store(p, p.tensors[0], page, row, head, column,
+            rotate ? rotated(p.rotary, position, k, column) : load(k + column));
+      store(p, p.tensors[1], page, row, head, column, v);
     }
   }
 };
@@ -157,10 +174,10 @@ Status append(const Append& a, const gpu::Queue& queue) {
                                .slots = a.slots,
                                .fault = a.fault,
                                .rotary = a.rotary,
-                               .rows = std::int64_t{a.pages} * a.page_size,
-                               .page_size = a.page_size,
+                               .page_size = attention::divisor(a.page_size),
+                               .parts = attention::divisor(a.head_dim / kAppendColumns),
+                               .rows = a.pages * a.page_size,
                                .heads = a.heads,
-                               .head_dim = a.head_dim,
                                .e5m2 = a.k_cache.dtype == Dtype::kE5M2};
   const dim3 grid(static_cast<unsigned>(a.tokens));
   switch (a.k.dtype) {

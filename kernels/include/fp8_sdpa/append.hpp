@@ -18,8 +18,8 @@ namespace fp8_sdpa {
 /// column i is paired with i + dim / 2, or, interleaved, 2 i with 2 i + 1: (a, b) becomes (a cos -
 /// b sin, b cos + a sin), in fp32.
 struct Rotary {
-  /// (max_positions, dim), contiguous: cos of dim / 2 angles, then sin of them. Null: no rotation,
-  /// and the others are 0.
+  /// (max_positions, dim), contiguous, from a multiple of 16 bytes on: cos of dim / 2 angles, then
+  /// sin of them. Null: no rotation, and the others are 0.
   const float* cos_sin = nullptr;
   const std::int64_t* positions = nullptr;  ///< (tokens)
   std::int64_t max_positions = 0;
@@ -42,7 +42,7 @@ struct Append {
   /// two halves of one tensor are.
   Tensor v_cache;
   int pages = 0;
-  int page_size = 0;
+  int page_size = 0;  ///< pages * page_size is below 2^31
   /// (tokens): the token's keys and values become row slot % page_size of page slot / page_size. No
   /// two are equal. Nothing is written of a token whose slot is negative. Nor is it where a slot
   /// is not within the cache, or a position not within Rotary::max_positions: `fault` then becomes

@@ -76,6 +76,12 @@ INSTANTIATE_TEST_SUITE_P(
             "head_dim is 0; multiples of 16 up to 256 are served"},
         Bad{"OddDim", [](Append& a) { a.head_dim = 72; }, kUnsupported, "head_dim is 72; multip"},
         Bad{"LargeDim", [](Append& a) { a.head_dim = 272; }, kUnsupported, "head_dim is 272; mu"},
+        Bad{"ManyRows",
+            [](Append& a) {
+              a.pages = 1 << 20;
+              a.page_size = 1 << 11;
+            },
+            kUnsupported, "pages * page_size is 1048576 * 2048; below 2^31 is served"},
         Bad{"ManyHeads", [](Append& a) { a.heads = (1 << 20) + 1; }, kUnsupported,
             "heads is 1048577; at most 2^20 is served"},
         Bad{"NoRotaryDim", [](Append& a) { a.rotary.dim = 0; }, kInvalid,
@@ -150,8 +156,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"MisalignedDescale", [](Append& a) { a.descale_v = after<float>(a.descale_v, 2); },
             kInvalid, "descale_v is not aligned to 4 bytes"},
         Bad{"MisalignedAngles",
-            [](Append& a) { a.rotary.cos_sin = after<float>(a.rotary.cos_sin, 1); }, kInvalid,
-            "rotary.cos_sin is not aligned to 4 bytes"},
+            [](Append& a) { a.rotary.cos_sin = after<float>(a.rotary.cos_sin, 8); }, kInvalid,
+            "rotary.cos_sin is not aligned to 16 bytes"},
         Bad{"NoArrayOfPositions", [](Append& a) { a.rotary.positions = nullptr; }, kInvalid,
             "rotary.positions is null"},
         Bad{"MisalignedFault", [](Append& a) { a.fault = after<std::uint32_t>(a.fault, 2); },
@@ -242,6 +248,11 @@ TEST(CheckAppend, LimitsAreServed) {
   a = good();
   a.rotary.max_positions = std::int64_t{1} << 40;
   a.rotary.cos_sin = after<float>(a.fault, 64);
+  expect_taken(a, true);
+  a = good();
+  a.pages = (1 << 20) - 1;
+  a.page_size = 1 << 11;
+  a.k_cache.stride_batch = a.v_cache.stride_batch = std::int64_t{a.page_size} * kHeads * kDim;
   expect_taken(a, true);
 }
 
