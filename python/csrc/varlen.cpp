@@ -1,5 +1,5 @@
-// The operators torch.ops.fp8_sdpa.attention_varlen_fp8: sequences of lengths of their own, keys and
-// values packed, padded or in pages; and append: new ones into pages.
+// The operators torch.ops.fp8_sdpa.attention_varlen_fp8: sequences of lengths of their own, keys
+// and values packed, padded or in pages; and append: new ones into pages.
 #include "varlen.hpp"
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// Attention of sequences of different lengths, and appending to their caches, for PyTorch's tensors.
+// Attention of sequences of different lengths, and appending to their caches, for PyTorch's
+// tensors.
 #pragma once
 
 #include <cstdint>
