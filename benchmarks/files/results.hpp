@@ -32,6 +32,7 @@ inline constexpr const char* kEliteFile = "elite.json";             ///< of fp8_
 inline constexpr const char* kProfileVerdictFile = "verdict.json";  ///< of fp8_sdpa_profile
 inline constexpr const char* kCeilingsFile = "ceilings.json";       ///< of fp8_sdpa_ceilings
 inline constexpr const char* kSweepFile = "sweep.json";             ///< of fp8_sdpa_sweep
+inline constexpr const char* kServingFile = "serving.json";         ///< of fp8_sdpa_serving
 inline constexpr const char* kBesideFile = "beside_ours.json";  ///< of FlashAttention-3's driver
 inline constexpr const char* kKillMatrixFile = "kill_matrix.json";  ///< of tests/wrong
 /// What the name of another library's kernel begins with in a result file.

@@ -225,6 +225,41 @@ void plan_error_speed(const OnDevice& on, PlotPlan& plan) {
       "error_speed", {{"points", std::move(points)}});
 }
 
+// --- the rate of decode steps over keys ----------------------------------------------------------
+
+/// A line for each batch of one query a sequence, all as long, D = 128, in pages; none where no
+/// batch has two lengths.
+void plan_bandwidth(const json& serving, const std::string& suffix, PlotPlan& plan) {
+  constexpr double kGiga = 1e9;
+  std::map<int, std::map<std::int64_t, double>> batches;
+  for (const json& row : serving.at("results")) {
+    const bool shown = row.at("queries") == 1 && row.at("head_dim") == 128 &&
+                       row.at("page_size") == 64 && row.at("heads_q") == 64 &&
+                       row.at("heads_kv") == 8 && !row.at("ragged").get<bool>();
+    if (shown)
+      batches[row.at("batch")][row.at("keys")] = row.at("bytes_per_s").get<double>() / kGiga;
+  }
+  json lines = json::array();
+  bool two_lengths = false;
+  for (const auto& [batch, rates] : batches) {
+    json points = json::array();
+    for (const auto& [keys, rate] : rates) points.push_back({keys, rate});
+    two_lengths = two_lengths || points.size() > 1;
+    lines.push_back({{"batch", batch}, {"points", std::move(points)}});
+  }
+  if (!two_lengths) return;
+  add(plan,
+      {"bandwidth" + suffix + ".svg", "Rate of decode steps over keys, D = 128",
+       "On " + as_code(device_of(serving)) +
+           ". One query a sequence, 64 query and 8 KV heads, FP8 keys and values in pages of 64: "
+           "their bytes over the median time of a launch inside a CUDA graph. Dotted: what a "
+           "kernel "
+           "that only reads reaches, measured in the same run."},
+      "bandwidth",
+      {{"series", std::move(lines)},
+       {"limit", serving.at("read_bytes_per_s").get<double>() / kGiga}});
+}
+
 }  // namespace
 
 PlotPlan plan_plots(const ReportData& data) {
@@ -242,6 +277,11 @@ PlotPlan plan_plots(const ReportData& data) {
   const std::size_t of_latency = plan.plots.size();
   for (const OnDevice& on : groups) plan_error_speed(on, plan);
   missing(of_latency, "Figure of error against speed: no times beside errors.");
+  const std::size_t of_errors = plan.plots.size();
+  for (std::size_t i = 0; i < data.servings.size(); ++i) {
+    plan_bandwidth(data.servings[i], i == 0 ? "" : "_" + std::to_string(i + 1), plan);
+  }
+  missing(of_errors, "Figure of the rate of decode steps: it needs two lengths of one batch.");
   return plan;
 }
 

@@ -58,6 +58,13 @@ std::vector<ServingCase> goal_cases(std::uint64_t seed) {
   cases.push_back(equal(1, 2048, 128, 64));
   cases.push_back(equal(32, 8192, 128, 64));
   cases.push_back(equal(32, 8192, 128, 64, 8));
+  // Rates over batch and length, with those above.
+  for (const auto& [batch, lengths] : {std::pair<int, std::vector<int>>{1, {512, 8192, 32768}},
+                                       {8, {512, 2048, 8192, 32768}},
+                                       {32, {512, 2048, 32768}},
+                                       {128, {512}}}) {
+    for (const int keys : lengths) cases.push_back(equal(batch, keys, 128, 64));
+  }
   cases.push_back(equal(64, 8192, 64, 64));
   cases.push_back(equal(64, 8192, 256, 64));
   std::mt19937_64 random(seed);

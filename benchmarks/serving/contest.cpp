@@ -166,6 +166,33 @@ nlohmann::json serving_floors(const std::vector<ServingRow>& rows, double read) 
   return floors;
 }
 
+nlohmann::json serving_document(const RunInfo& run, const std::vector<ServingRow>& rows,
+                                double read) {
+  nlohmann::json out = result_header(run);
+  out["read_bytes_per_s"] = read * kMicrosecondsPerSecond;
+  out["results"] = nlohmann::json::array();
+  for (const ServingRow& row : rows) {
+    if (!row.passed) continue;
+    const ServingCase& shape = row.shape;
+    const auto [least, most] = std::ranges::minmax(shape.lengths);
+    out["results"].push_back(
+        {{"name", shape.name},
+         {"batch", shape.batch()},
+         {"keys", shape.most_keys()},
+         {"queries", shape.seq_q},
+         {"heads_q", shape.heads_q},
+         {"heads_kv", shape.heads_kv},
+         {"head_dim", shape.head_dim},
+         {"page_size", shape.page_size},
+         {"ragged", least != most},
+         {"variant", row.variant},
+         {"us", row.us},
+         {"bytes_per_s", rate(row) * kMicrosecondsPerSecond},
+         {"flash3_us", row.flash3_us > 0.0 ? nlohmann::json(row.flash3_us) : nlohmann::json()}});
+  }
+  return out;
+}
+
 std::string table_head() {
   return "| case | Q / KV heads | kernel | us | TFLOP/s | GB/s | share of the read rate | "
          "FlashAttention-3, us | over ours |\n|---|---|---|---|---|---|---|---|---|\n";

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/files/results.hpp"
 #include "benchmarks/serving/cases.hpp"
 #include "dispatch/variant.hpp"
 #include "fp8_sdpa/device.hpp"
@@ -44,6 +45,10 @@ double rate(const ServingRow& row);
 /// floors.json's list; rows of goal_cases(), `read`: bytes per microsecond. Floors of
 /// FlashAttention-3 only where it is there.
 nlohmann::json serving_floors(const std::vector<ServingRow>& rows, double read);
+
+/// serving.json: rows that passed. `read`: as there.
+nlohmann::json serving_document(const RunInfo& run, const std::vector<ServingRow>& rows,
+                                double read);
 
 /// A table for people: its head, and a line for each row.
 std::string table_head();

@@ -83,6 +83,8 @@ Result<int> run(const Arguments& arguments) {
   std::fputs(notes.c_str(), stdout);
   // What was measured is kept, whatever stopped the rest.
   if (Status s = replace_file(directory->path() + "/serving.md", text + notes); !s.ok()) return s;
+  const nlohmann::json document = serving_document(*info, rows, bytes_per_us);
+  if (Status s = directory->write(kServingFile, document); !s.ok()) return s;
   std::printf("results: %s\n", reference::one_line(directory->path()).c_str());
   if (!stopped.ok()) return stopped;
   if (!passed) return kExitFail;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/command/paths.hpp"
+#include "benchmarks/files/validate.hpp"
 #include "benchmarks/serving/cache.hpp"
 #include "benchmarks/serving/contest.hpp"
 #include "dispatch/variant.hpp"
@@ -97,6 +99,29 @@ TEST(Serving, DrawnCasesAreServedAndNoTwoSeedsDrawTheSame) {
     EXPECT_GE(drawn.lengths.front(), 1);
   }
   EXPECT_NE(drawn_cases(1, 9)[0].lengths, cases[0].lengths);
+}
+
+TEST(Serving, TheDocumentHasItsSchemasForm) {
+  ServingRow good{small(1, 16, true), "decode_split_kv", 10.0, 0.0};
+  ServingRow wrong = good;
+  wrong.passed = false;
+  RunInfo run;
+  run.backend = Backend::kDevice;
+  run.build.git_sha = run.build.git_branch = "x";
+  constexpr double kRead = 3e6;
+  const nlohmann::json document = serving_document(run, {good, wrong, good}, kRead);
+  const auto schema = read_json(default_schema_folder() + "/serving.schema.json");
+  ASSERT_TRUE(schema.ok()) << schema.status().message();
+  const Status valid = validate_document(document, *schema, "serving.json");
+  EXPECT_TRUE(valid.ok()) << valid.message();
+  ASSERT_EQ(document.at("results").size(), 2U) << "of what passed";
+  const nlohmann::json& row = document.at("results").at(0);
+  EXPECT_EQ(document.at("read_bytes_per_s"), 3e12);
+  EXPECT_EQ(row.at("ragged"), true);
+  EXPECT_EQ(row.at("batch"), 3);
+  EXPECT_EQ(row.at("keys"), 300);
+  EXPECT_EQ(row.at("bytes_per_s"), good.shape.bytes() / 10.0 * 1e6);
+  EXPECT_TRUE(row.at("flash3_us").is_null());
 }
 
 // Every row at 10 us, FlashAttention-3 at 15 but for one.

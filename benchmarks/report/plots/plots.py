@@ -253,7 +253,29 @@ def draw_error_speed(plot):
                                   label=label(name)) for name in names])
 
 
-DRAW = {"tflops": draw_tflops, "latency": draw_latency, "error_speed": draw_error_speed}
+def draw_bandwidth(plot):
+    """A line for each batch, below the rate of reading alone."""
+    figure, axes = pyplot.subplots(figsize=(WIDTH, 3.1))
+    shades = [SKY, BLUE, GREEN, ORANGE, RED, PINK]
+    handles = []
+    for line, colour in zip(plot["series"], shades * len(plot["series"])):
+        xs, ys = zip(*line["points"])
+        axes.plot(xs, ys, color=colour, marker="o", ms=5, clip_on=False)
+        handles.append(Line2D([], [], color=colour, marker="o", label=f"batch {line['batch']}"))
+    axes.axhline(plot["limit"], color=INK, ls=":", lw=1.4)
+    handles.append(Line2D([], [], color=INK, ls=":", label="reading alone"))
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(apart(sorted({x for line in plot["series"] for x, _ in line["points"]}))))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(plain))
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y")
+    axes.set_xlabel("keys of a sequence")
+    axes.set_ylabel("GB/s")
+    return finish(figure, handles)
+
+
+DRAW = {"bandwidth": draw_bandwidth, "tflops": draw_tflops, "latency": draw_latency, "error_speed": draw_error_speed}
 
 
 def themed(svg, stem):

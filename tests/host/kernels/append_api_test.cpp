@@ -8,7 +8,7 @@
 #include "tests/host/kernels/declined.hpp"
 #include "tests/host/kernels/made_up.hpp"
 
-namespace fp8_sdpa {
+namespace fp8_sdpa::append_api {
 namespace {
 
 using tests::kInvalid;
@@ -263,4 +263,4 @@ TEST(CheckAppend, SaysWhatADeviceLacks) {
 }
 
 }  // namespace
-}  // namespace fp8_sdpa
+}  // namespace fp8_sdpa::append_api

@@ -72,6 +72,21 @@ ReportData data_for_every_figure() {
   data.runs = {run};
   data.ceilings = {{{"device", {{"name", "H200"}}},
                     {"results", {{{"name", "fp8_gemm"}, {"unit", "FLOP/s"}, {"value", 2e14}}}}}};
+  const auto step = [](int batch, int keys, double rate, const json& other = {}) {
+    json row = {{"batch", batch},  {"keys", keys},    {"queries", 1},
+                {"heads_q", 64},   {"heads_kv", 8},   {"head_dim", 128},
+                {"page_size", 64}, {"ragged", false}, {"bytes_per_s", rate}};
+    if (other.is_object()) row.update(other);
+    return row;
+  };
+  data.servings = {
+      {{"device", {{"name", "H200"}}},
+       {"read_bytes_per_s", 4e12},
+       {"results",
+        {step(8, 8192, 3.5e12), step(8, 512, 2e12), step(1, 512, 5e11),
+         step(8, 2048, 9e12, {{"queries", 8}}), step(8, 2048, 9e12, {{"head_dim", 64}}),
+         step(8, 2048, 9e12, {{"page_size", 16}}), step(8, 2048, 9e12, {{"ragged", true}}),
+         step(8, 2048, 9e12, {{"heads_q", 8}}), step(8, 2048, 9e12, {{"heads_kv", 4}})}}}};
   return data;
 }
 
@@ -107,7 +122,11 @@ TEST(PlotPlan, ChoosesWhatIsDrawn) {
             json::parse(R"json([{"name": "stage_c", "x": 900.0, "y": 0.01}])json"))
       << "the largest problem";
   EXPECT_EQ(plan_plots({}).plots.size(), 0U);
-  EXPECT_EQ(plan_plots({}).missing.size(), 3U) << "a line for each kind";
+  const json& bandwidth = input_of(plan, "bandwidth");
+  EXPECT_EQ(bandwidth.at("limit"), 4000.0);
+  EXPECT_EQ(bandwidth.at("series"), json::parse(R"json([{"batch": 1, "points": [[512, 500.0]]},
+                                {"batch": 8, "points": [[512, 2000.0], [8192, 3500.0]]}])json"));
+  EXPECT_EQ(plan_plots({}).missing.size(), 4U) << "a line for each kind";
 }
 
 TEST(PlotPlan, OfSeveralRunsTakesOurSlowestAndAPeersFastest) {
@@ -132,9 +151,9 @@ TEST(PlotPlan, DrawsEachDeviceByItself) {
   data.runs.back().device = "H100";
   std::vector<std::string> files;
   for (const PlannedPlot& plot : plan_plots(data).plots) files.push_back(plot.figure.file);
-  EXPECT_EQ(files,
-            (std::vector<std::string>{"tflops_d64.svg", "tflops_d64_2.svg", "latency.svg",
-                                      "latency_2.svg", "error_speed.svg", "error_speed_2.svg"}));
+  EXPECT_EQ(files, (std::vector<std::string>{"tflops_d64.svg", "tflops_d64_2.svg", "latency.svg",
+                                             "latency_2.svg", "error_speed.svg",
+                                             "error_speed_2.svg", "bandwidth.svg"}));
 }
 
 /// Whether figures are not there because this machine cannot draw any.
@@ -162,7 +181,7 @@ TEST(PlotScript, DrawsEveryKind) {
   const auto figures = draw_plots(plan.plots, "");
   if (cannot_draw(figures)) GTEST_SKIP() << "no python3 with matplotlib is installed";
   ASSERT_TRUE(figures.ok()) << figures.status().message();
-  EXPECT_EQ(figures->size(), 3U);
+  EXPECT_EQ(figures->size(), 4U);
   for (const Figure& figure : *figures) {
     const std::string stem = figure.file.substr(0, figure.file.find('.'));
     EXPECT_EQ(figure.svg.rfind("<svg ", 0), 0U) << figure.file;
@@ -179,6 +198,11 @@ TEST(PlotScript, DrawsEveryKind) {
   for (const char* words : {"TFLOP/s</text>", "sequence length S (keys)</text>", "2k</text>",
                             "&lt;x&gt;</text>", "FP8 GEMM ceiling</text>"}) {
     EXPECT_NE(tflops.find(words), std::string::npos) << words;
+  }
+  const std::string& bandwidth = figures->back().svg;
+  for (const char* words : {"GB/s</text>", "keys of a sequence</text>", "batch 8</text>",
+                            "reading alone</text>", "8k</text>"}) {
+    EXPECT_NE(bandwidth.find(words), std::string::npos) << words;
   }
 }
 
