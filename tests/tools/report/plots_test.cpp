@@ -83,7 +83,7 @@ ReportData data_for_every_figure() {
       {{"device", {{"name", "H200"}}},
        {"read_bytes_per_s", 4e12},
        {"results",
-        {step(8, 8192, 3.5e12), step(8, 512, 2e12), step(1, 512, 5e11),
+        {step(8, 8192, 3.5e12), step(8, 512, 2e12), step(1, 512, 5e11), step(8, 2000, 9e12),
          step(8, 2048, 9e12, {{"queries", 8}}), step(8, 2048, 9e12, {{"head_dim", 64}}),
          step(8, 2048, 9e12, {{"page_size", 16}}), step(8, 2048, 9e12, {{"ragged", true}}),
          step(8, 2048, 9e12, {{"heads_q", 8}}), step(8, 2048, 9e12, {{"heads_kv", 4}})}}}};
