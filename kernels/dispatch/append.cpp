@@ -22,12 +22,13 @@ std::string is(const char* name, std::int64_t value) {
   return std::string(name) + " is " + std::to_string(value);
 }
 
-Status check_sizes(const Append& a) {
-  for (const auto& [name, value] : {std::pair{"tokens", a.tokens},
-                                    {"heads", a.heads},
-                                    {"pages", a.pages},
-                                    {"page_size", a.page_size}}) {
-    if (value < 1) return invalid_argument(is(name, value) + "; it must be at least 1");
+Status check_shape(const Append& a) {
+  if (Status s = detail::check_sizes({{"tokens", a.tokens},
+                                      {"heads", a.heads},
+                                      {"pages", a.pages},
+                                      {"page_size", a.page_size}});
+      !s.ok()) {
+    return s;
   }
   constexpr int kMultiple = 16;
   if (a.head_dim < kMultiple || a.head_dim > quantiser::kMaxHeadDim ||
@@ -162,7 +163,7 @@ Status check_memory(const Append& a) {
 }  // namespace
 
 Result<AppendPlan> plan(const Append& append, const Device& device) {
-  if (Status s = check_sizes(append); !s.ok()) return s;
+  if (Status s = check_shape(append); !s.ok()) return s;
   if (Status s = check_rotary(append); !s.ok()) return s;
   if (Status s = check_dtypes(append); !s.ok()) return s;
   if (Status s = check_memory(append); !s.ok()) return s;

@@ -15,18 +15,15 @@ namespace {
 
 constexpr int kMaxHeadDim = 256;
 
-Status check_sizes(const Problem& p) {
-  struct Size {
-    const char* name;
-    std::int64_t value;
-  };
-  for (const Size& size :
-       {Size{"batch", p.batch}, Size{"heads_q", p.heads_q}, Size{"heads_kv", p.heads_kv},
-        Size{"seq_q", p.seq_q}, Size{"seq_kv", p.seq_kv}, Size{"head_dim", p.head_dim}}) {
-    if (size.value < 1) {
-      return invalid_argument(std::string(size.name) + " is " + std::to_string(size.value) +
-                              "; it must be at least 1");
-    }
+Status check_shape(const Problem& p) {
+  if (Status s = check_sizes({{"batch", p.batch},
+                              {"heads_q", p.heads_q},
+                              {"heads_kv", p.heads_kv},
+                              {"seq_q", p.seq_q},
+                              {"seq_kv", p.seq_kv},
+                              {"head_dim", p.head_dim}});
+      !s.ok()) {
+    return s;
   }
   if (p.heads_q % p.heads_kv != 0) {
     return invalid_argument("heads_q is " + std::to_string(p.heads_q) +
@@ -57,12 +54,11 @@ Status check_pages(const Problem& p) {
         "pages.block_table is null, but pages.pages, page_size or max_pages is "
         "not 0");
   }
-  for (const auto& [name, value] : {std::pair{"pages.pages", pages.pages},
-                                    {"pages.page_size", pages.page_size},
-                                    {"pages.max_pages", pages.max_pages}}) {
-    if (value >= 1) continue;
-    return invalid_argument(std::string(name) + " is " + std::to_string(value) +
-                            "; it must be at least 1");
+  if (Status s = check_sizes({{"pages.pages", pages.pages},
+                              {"pages.page_size", pages.page_size},
+                              {"pages.max_pages", pages.max_pages}});
+      !s.ok()) {
+    return s;
   }
   if (std::int64_t{pages.max_pages} * pages.page_size >= p.seq_kv) return {};
   return invalid_argument("seq_kv is " + std::to_string(p.seq_kv) +
@@ -157,7 +153,7 @@ Status check_overlap(const Problem& p, const View& output, const std::array<View
 }  // namespace
 
 Status check_problem(const Problem& p) {
-  if (Status s = check_sizes(p); !s.ok()) return s;
+  if (Status s = check_shape(p); !s.ok()) return s;
   if (Status s = check_pages(p); !s.ok()) return s;
   if (Status s = check_ragged(p); !s.ok()) return s;
   const attention::RowsOf q_rows = attention::rows_of_q(p);

@@ -21,6 +21,15 @@ std::string field(const View& view, const char* member) {
   return std::string(view.name) + "." + member;
 }
 
+Status check_sizes(std::initializer_list<Size> sizes) {
+  for (const Size& size : sizes) {
+    if (size.value >= 1) continue;
+    return invalid_argument(std::string(size.name) + " is " + std::to_string(size.value) +
+                            "; it must be at least 1");
+  }
+  return {};
+}
+
 Status check_strides(const View& view) {
   const auto strides = view.strides();
   const bool transposed =

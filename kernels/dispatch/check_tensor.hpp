@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 
@@ -28,6 +29,14 @@ struct View {
 
 /// "q.dtype".
 std::string field(const View& view, const char* member);
+
+/// A count under its name.
+struct Size {
+  const char* name;
+  std::int64_t value;
+};
+/// kInvalidArgument for one below 1.
+Status check_sizes(std::initializer_list<Size> sizes);
 
 /// kInvalidArgument where it is null or not aligned.
 Status check_pointer(const std::string& name, const void* pointer, std::uintptr_t alignment);

@@ -17,15 +17,10 @@ namespace {
 using detail::NamedRange;
 using detail::View;
 
-Status check_sizes(const Quantisation& q) {
-  struct Size {
-    const char* name;
-    std::int64_t value;
-  };
-  for (const Size& size : {Size{"batch", q.batch}, Size{"heads", q.heads}, Size{"seq", q.seq}}) {
-    if (size.value >= 1) continue;
-    return invalid_argument(std::string(size.name) + " is " + std::to_string(size.value) +
-                            "; it must be at least 1");
+Status check_shape(const Quantisation& q) {
+  if (Status s = detail::check_sizes({{"batch", q.batch}, {"heads", q.heads}, {"seq", q.seq}});
+      !s.ok()) {
+    return s;
   }
   if (q.dots == nullptr && q.dot_with != nullptr) {
     return invalid_argument("dot_with is given and dots is null; both or none");
@@ -114,7 +109,7 @@ Status check_memory(const Quantisation& q) {
 }  // namespace
 
 Result<QuantisePlan> plan(const Quantisation& quantisation, const Device& device) {
-  if (Status s = check_sizes(quantisation); !s.ok()) return s;
+  if (Status s = check_shape(quantisation); !s.ok()) return s;
   if (Status s = check_dtypes(quantisation); !s.ok()) return s;
   if (Status s = check_memory(quantisation); !s.ok()) return s;
   if (Status s = detail::check_has_code("quantise", quantiser::kMinSmVersion, device); !s.ok()) {

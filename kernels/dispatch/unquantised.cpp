@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attention/sequences.hpp"
+#include "dispatch/check_tensor.hpp"
 #include "dispatch/plan_state.hpp"
 #include "fp8_sdpa/quantise.hpp"
 #include "gpu/queue.hpp"
@@ -89,17 +90,16 @@ Status about(const char* tensor, const Status& status) {
 }
 
 /// Sizes that steps_of() counts with; the rest is asked by the steps' own plans.
-Status check_sizes(const Problem& p) {
+Status check_shape(const Problem& p) {
   constexpr std::int64_t kMax = std::int64_t{1} << 46;  // bytes of a tensor, and then some
-  for (const auto& [name, size] : {std::pair<const char*, std::int64_t>{"batch", p.batch},
-                                   {"heads_q", p.heads_q},
-                                   {"heads_kv", p.heads_kv},
-                                   {"seq_q", p.seq_q},
-                                   {"seq_kv", p.seq_kv},
-                                   {"head_dim", p.head_dim}}) {
-    if (size >= 1) continue;
-    return invalid_argument(std::string(name) + " is " + std::to_string(size) +
-                            "; it must be at least 1");
+  if (Status s = detail::check_sizes({{"batch", p.batch},
+                                      {"heads_q", p.heads_q},
+                                      {"heads_kv", p.heads_kv},
+                                      {"seq_q", p.seq_q},
+                                      {"seq_kv", p.seq_kv},
+                                      {"head_dim", p.head_dim}});
+      !s.ok()) {
+    return s;
   }
   if (p.heads_q % p.heads_kv != 0) {
     return invalid_argument("heads_q is " + std::to_string(p.heads_q) +
@@ -136,7 +136,7 @@ Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& de
         "unquantised problems are served as whole tensors, not as pages or ragged "
         "lengths: quantise into the cache, and plan attention on it");
   }
-  if (Status s = check_sizes(problem.attention); !s.ok()) return s;
+  if (Status s = check_shape(problem.attention); !s.ok()) return s;
   const Steps steps = steps_of(problem, reinterpret_cast<void*>(detail::kNowhere));
   std::size_t most = 0;  // that a step needs
   for (const auto& [name, quantisation] :
