@@ -137,13 +137,13 @@ struct Kernel {
       }
       Operands::accumulate(s, kv.v, rescale, part.o);
     }
-    const bool bad = attention::any_lane(ring.bad_page()) || work.sequence.bad_keys;
-    if (bad) tell_fault(p);
+    const bool bad_page = attention::any_lane(ring.bad_page());
+    if (bad_page) tell_fault(p);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       part.state[h] = {rows.row[h].max * queries.factor[h],
                        attention::sum_over_quad(rows.row[h].sum)};
-      if (bad) part.state[h] = {NAN, NAN};
+      if (bad_page || work.sequence.bad_keys) part.state[h] = {NAN, NAN};
     }
     return part;
   }
@@ -152,7 +152,7 @@ struct Kernel {
     gpu::pdl_wait();
     gpu::pdl_launch_dependents();
     const Work work = work_of_block(p);
-    if (work.sequence.bad_queries) tell_fault(p);
+    if (work.sequence.bad_queries || work.sequence.bad_keys) tell_fault(p);
     if (work.rows <= 0 || work.split >= work.splits) return;
     const int row_group = gpu::warp_idx() % S::kRowGroups;
     const int key_group = gpu::warp_idx() / S::kRowGroups;

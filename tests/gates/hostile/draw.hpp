@@ -21,10 +21,11 @@ namespace fp8_sdpa::tests {
 /// at a boundary.
 class HostileDraw {
  public:
-  explicit HostileDraw(std::uint64_t index) : random_(index) {
+  explicit HostileDraw(std::uint64_t index, bool of_sequences = false) : random_(index) {
     p_ = made_up(pick({1, 1, 2, 3}), 1, pick({1, 1, 2, 3}), pick({1, 1, 2, 3, 5, 17, 33, 130}),
                  pick({1, 1, 2, 3, 5, 16, 17, 33, 129, 140}),
                  pick({64, 64, 64, 64, 128, 256, 1, 33}));
+    if (of_sequences && one_in(2)) p_.seq_kv = pick({65, 96, 129, 200});  // tiles of keys
     p_.heads_q = p_.heads_kv * pick({1, 1, 1, 2, 3});
     p_.mask = one_in(4) ? Mask::kCausal : Mask::kNone;
     p_.softmax_scale = pick({0.0F, 0.125F, FLT_MIN, FLT_MAX});
@@ -32,7 +33,7 @@ class HostileDraw {
     for (Tensor* t : {&p_.q, &p_.k, &p_.v}) t->dtype = input;
     p_.o.dtype = pick({Dtype::kHalf, Dtype::kBFloat16});
     if (one_in(4)) p_.v.stride_dim = 0;  // transposed
-    if (one_in(3)) draw_sequences();
+    if (of_sequences || one_in(3)) draw_sequences();
     for (int i = 0; i < 4; ++i) lay_out(i);
     if (one_in(4)) p_.lse = nullptr;
     place();

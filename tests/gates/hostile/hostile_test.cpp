@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -124,7 +125,7 @@ WordsOf draw_words(const Problem& p, HostileDraw& draw) {
   }
   return words;
 }
-/// Some words become what no tensor has: the first that is none, or any.
+/// Words of an array, one or all, become what no tensor has: the first that is none, or any.
 void spoil_words(const Problem& p, WordsOf& words, HostileDraw& draw) {
   const auto first_that_is_none = [&](int pointer) {
     const std::int64_t most = pointer == kTable      ? p.pages.pages - 1
@@ -136,8 +137,10 @@ void spoil_words(const Problem& p, WordsOf& words, HostileDraw& draw) {
   for (auto& [pointer, array] : words) {
     constexpr std::int32_t kNone[] = {-1, INT_MIN, INT_MAX, INT_MAX - 1, 300, 1 << 20};
     if (draw.number() % 2 == 0) continue;
-    array[draw.number() % array.size()] =
+    const std::int32_t none =
         draw.number() % 2 == 0 ? first_that_is_none(pointer) : kNone[draw.number() % 6];
+    array[draw.number() % array.size()] = none;
+    if (draw.number() % 2 == 0) std::fill(array.begin(), array.end(), none);
   }
 }
 
@@ -154,10 +157,10 @@ bool is_fault(const Problem& p, const WordsOf& words) {
   for (int b = 0; b < p.batch; ++b) {
     const std::int64_t queries = rows(kOffsetsQ, b, p.ragged.total_q, p.seq_q);
     if (queries < 0) return true;
-    if (queries == 0) continue;
     std::int64_t keys = rows(kOffsetsKv, b, p.ragged.total_kv, p.seq_kv);
     if (words.contains(kLengths)) keys = words.at(kLengths)[static_cast<std::size_t>(b)];
     if (keys < 0 || keys > p.seq_kv) return true;
+    if (queries == 0) continue;
     for (int i = 0; words.contains(kTable) && std::int64_t{i} * p.pages.page_size < keys; ++i) {
       const int entry = words.at(kTable)[static_cast<std::size_t>(b * p.pages.max_pages + i)];
       if (entry < 0 || entry >= p.pages.pages) return true;
@@ -167,10 +170,10 @@ bool is_fault(const Problem& p, const WordsOf& words) {
 }
 
 /// The problem as drawn and as a contiguous copy: equal bits.
-void expect_as_a_copy(const Problem& p, const Variant& variant, HostileDraw& draw) {
+void expect_as_a_copy(const Problem& p, const Variant& variant, HostileDraw& draw,
+                      bool with_words_that_are_none) {
   WordsOf words = draw_words(p, draw);
-  const bool spoilt = draw.number() % 3 == 0;
-  if (spoilt) spoil_words(p, words, draw);
+  if (with_words_that_are_none) spoil_words(p, words, draw);
   Placed drawn(p, words, draw.number() % 4 != 0);
   Placed copy(contiguous(p), words, true);
   for (const int input : {0, 1, 2}) {
@@ -210,35 +213,54 @@ bool may_decline(const Status& status, const Problem& p) {
          (says(" serves no broadcast rows ") && broadcast_rows);
 }
 
-TEST(Hostile, AcceptedProblemsAreComputedWithoutAByteOutside) {
+/// Which variants compute a draw: all that serve it, and one of them alone for whole tensors.
+std::vector<const Variant*> variants_for(const Problem& p, HostileDraw& draw) {
+  std::vector<const Variant*> serving;
+  for (const Variant& variant : variants()) {
+    const Status status = variant.supports(p, host_executor());
+    if (status.ok()) serving.push_back(&variant);
+    EXPECT_TRUE(status.ok() || may_decline(status, p)) << status.message();
+  }
+  if (attention::is_ragged_or_paged(p) || serving.empty()) return serving;
+  return {serving[draw.number() % serving.size()]};
+}
+
+/// Draws that are accepted and small are computed. Returns by which variants, and how often.
+std::map<std::string, int> compute_draws(int draws, bool of_sequences) {
   if (!kSanitizer) std::signal(SIGSEGV, say_which);
-  constexpr int kDraws = kSanitizer ? 600 : 3000;
-  int run = 0;
-  int ragged = 0;
-  for (int i = 0; i < kDraws; ++i) {
-    HostileDraw draw(static_cast<std::uint64_t>(i));
+  std::map<std::string, int> run;
+  for (int i = 0; i < draws && !testing::Test::HasFailure(); ++i) {
+    HostileDraw draw(static_cast<std::uint64_t>(i), of_sequences);
     Problem p = draw.problem();
     if (!detail::check_problem(p).ok() || !is_small(p)) continue;
+    if (of_sequences && !attention::is_ragged_or_paged(p)) continue;
     g_draw = i;
     p.softmax_scale = 0.125F;
-    std::vector<const Variant*> serving;
-    for (const Variant& variant : variants()) {
-      const Status status = variant.supports(p, host_executor());
-      if (status.ok()) serving.push_back(&variant);
-      EXPECT_TRUE(status.ok() || may_decline(status, p)) << i << ": " << status.message();
+    SCOPED_TRACE(testing::Message() << "draw " << i);
+    for (const Variant* variant : variants_for(p, draw)) {
+      SCOPED_TRACE(variant->name);
+      expect_as_a_copy(p, *variant, draw, of_sequences);
+      ++run[std::string(variant->name)];
     }
-    if (!serving.empty()) {
-      const Variant& variant = *serving[draw.number() % serving.size()];
-      SCOPED_TRACE(testing::Message() << "draw " << i << ": " << variant.name);
-      expect_as_a_copy(p, variant, draw);
-      ++run;
-      ragged += attention::is_ragged_or_paged(p) ? 1 : 0;
-    }
-    ASSERT_FALSE(HasFailure());
   }
-  EXPECT_GT(run, kDraws / 20);
-  EXPECT_GT(ragged, kDraws / 50);
   if (!kSanitizer) std::signal(SIGSEGV, SIG_DFL);
+  return run;
+}
+
+TEST(Hostile, AcceptedProblemsAreComputedWithoutAByteOutside) {
+  constexpr int kDraws = kSanitizer ? 600 : 3000;
+  int run = 0;
+  for (const auto& [variant, times] : compute_draws(kDraws, false)) run += times;
+  EXPECT_GT(run, kDraws / 20);
+}
+
+/// Packed, of different lengths or in pages, with offsets, lengths and entries that are none.
+TEST(Hostile, WordsThatAreNoneAreNotFollowed) {
+  constexpr int kDraws = kSanitizer ? 600 : 6000;
+  const auto run = compute_draws(kDraws, true);
+  for (const char* variant : {"decode_split_kv", "sm90_ragged"}) {
+    EXPECT_GT(run.at(variant), kDraws / 100) << variant;
+  }
 }
 
 }  // namespace
