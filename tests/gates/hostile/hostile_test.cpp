@@ -37,11 +37,15 @@ int draws_or(int usual) {
   return text != nullptr ? std::max(1, std::atoi(text)) : usual;
 }
 
-/// Sizes whose elements may be looked at one by one.
+/// Sizes whose elements may be looked at one by one, also where strides of 0 repeat them.
 bool is_small(const Problem& p) {
   constexpr std::int64_t kElements = 100'000;
   const Wide rows = Wide{p.batch} * p.heads_q * std::max(p.seq_q, p.seq_kv);
   if (rows * p.head_dim > kElements) return false;
+  for (const View& view : views_of(p)) {
+    const auto& [batch, heads, seq, dim] = view.sizes;
+    if (Wide{batch} * heads * seq * dim > 10 * kElements) return false;
+  }
   for (int i = 0; i < kPointers; ++i) {
     if (bytes_of(p, i).size() > 10 * kElements) return false;
   }

@@ -1,6 +1,7 @@
 // What plan() says of a quantisation that it declines.
 #include <gtest/gtest.h>
 
+#include <climits>
 #include <cstdint>
 #include <string>
 
@@ -166,6 +167,33 @@ TEST(Quantisation, IsPlannedAndAsksForAWorkspace) {
   q.infinities = nullptr;
   const auto odd = plan(q, host_executor());
   EXPECT_TRUE(odd.ok()) << odd.status().message();
+}
+
+// The tickets of a launch, and the heads, are counted in an int: the most of each, and one more.
+TEST(Quantisation, TakesAsManyHeadsAsCanBeCounted) {
+  Quantisation q = good();
+  q.batch = 1;
+  q.mean = nullptr;
+  q.infinities = nullptr;
+  q.from.data = reinterpret_cast<void*>(std::uintptr_t{1} << 50);
+  q.codes.data = reinterpret_cast<void*>(std::uintptr_t{1} << 55);
+  q.descales = reinterpret_cast<float*>(std::uintptr_t{1} << 60);
+  const auto status_of = [&](int heads) {
+    q.heads = heads;
+    q.from.stride_head = q.codes.stride_head = q.seq * kDim;
+    return plan(q, host_executor()).status();
+  };
+  const auto expect_most = [&](int heads) {
+    EXPECT_TRUE(status_of(heads).ok()) << status_of(heads).message();
+    EXPECT_EQ(status_of(heads + 1).code(), kUnsupported) << heads + 1;
+  };
+  q.seq = std::int64_t{1} << 30;
+  q.heads = 1;
+  while (quantiser::tickets_of(q) <= INT_MAX / 2) ++q.heads;
+  expect_most(q.heads - 1);
+  q.seq = 1;
+  q.static_descales = true;
+  expect_most(INT_MAX / 8);
 }
 
 // Room for the mean, and for the sums that it is made of, is asked for where it is wanted.
