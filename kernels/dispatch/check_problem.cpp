@@ -197,4 +197,27 @@ Status check_problem(const Problem& p) {
   return check_overlap(p, output, inputs);
 }
 
+bool are_alike(const Problem& a, Problem b) {
+  bool alike = true;
+  const auto take = [&](auto& to, auto* from) {
+    alike = alike && (to == nullptr) == (from == nullptr);
+    to = from;
+  };
+  take(b.q.data, a.q.data);
+  take(b.k.data, a.k.data);
+  take(b.v.data, a.v.data);
+  take(b.o.data, a.o.data);
+  take(b.lse, a.lse);
+  take(b.descales.q, a.descales.q);
+  take(b.descales.k, a.descales.k);
+  take(b.descales.v, a.descales.v);
+  take(b.ragged.cu_seqlens_q, a.ragged.cu_seqlens_q);
+  take(b.ragged.cu_seqlens_kv, a.ragged.cu_seqlens_kv);
+  take(b.ragged.seqused_kv, a.ragged.seqused_kv);
+  take(b.pages.block_table, a.pages.block_table);
+  take(b.fault, a.fault);
+  b.softmax_scale = a.softmax_scale;
+  return alike && a == b;
+}
+
 }  // namespace fp8_sdpa::detail

@@ -10,4 +10,7 @@ namespace fp8_sdpa::detail {
 /// right. Looks at the description alone: touches no memory behind the pointers.
 Status check_problem(const Problem& problem);
 
+/// Whether two problems differ in addresses and softmax_scale alone.
+bool are_alike(const Problem& a, Problem b);
+
 }  // namespace fp8_sdpa::detail

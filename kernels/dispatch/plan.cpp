@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "dispatch/check_problem.hpp"
 #include "dispatch/choose.hpp"
 #include "dispatch/variant_impl.hpp"
 
@@ -12,6 +13,11 @@ namespace {
 
 const detail::Functions& functions_of(const Variant& variant, const Device& device) {
   return device.backend == Backend::kDevice ? variant.impl->device : variant.impl->host;
+}
+
+float scale_of(const Problem& problem) {
+  if (problem.softmax_scale != 0.0F) return problem.softmax_scale;
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_dim)));
 }
 
 }  // namespace
@@ -31,15 +37,30 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
   }
   Plan result;
   result.problem_ = problem;
-  if (problem.softmax_scale == 0.0F) {
-    result.problem_.softmax_scale =
-        static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_dim)));
-  }
+  result.problem_.softmax_scale = scale_of(problem);
   result.device_ = device;
   result.variant_ = variant;
   result.options_ = options;
   if (const detail::Prepare prepare = functions_of(*variant, device).prepare; prepare != nullptr) {
     if (Status s = prepare(result.problem_, device, options, result.state_); !s.ok()) return s;
+  }
+  return result;
+}
+
+Result<Plan> rebind(const Plan& made, const Problem& problem) {
+  if (made.variant_ == nullptr || !detail::are_alike(made.problem_, problem)) {
+    return invalid_argument(
+        "the problem differs from the plan's in more than addresses and softmax_scale: plan() it");
+  }
+  if (Status s = made.variant_->supports(problem, made.device_); !s.ok()) return s;
+  Plan result = made;
+  result.problem_ = problem;
+  result.problem_.softmax_scale = scale_of(problem);
+  const detail::Prepare prepare = functions_of(*made.variant_, made.device_).prepare;
+  if (prepare == nullptr) return result;
+  result.state_.has_sizes = true;
+  if (Status s = prepare(result.problem_, made.device_, made.options_, result.state_); !s.ok()) {
+    return s;
   }
   return result;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attention/sequences.hpp"
+#include "dispatch/check_problem.hpp"
 #include "dispatch/check_tensor.hpp"
 #include "dispatch/plan_state.hpp"
 #include "fp8_sdpa/quantise.hpp"
@@ -117,6 +118,18 @@ Status check_shape(const Problem& p) {
   return {};
 }
 
+/// The most that one of them needs.
+Result<std::size_t> workspace_of_quantisations(const Steps& steps, const Device& device) {
+  std::size_t most = 0;
+  for (const auto& [name, quantisation] :
+       {std::pair{"q", &steps.q}, {"k", &steps.k}, {"v", &steps.v}}) {
+    const Result<QuantisePlan> made = plan(*quantisation, device);
+    if (!made.ok()) return about(name, made.status());
+    most = std::max(most, made->workspace_bytes());
+  }
+  return most;
+}
+
 template <Backend kBackend>
 Status add_to_lse(const Steps& steps, float scale, const gpu::Queue& queue) {
   const Problem& p = steps.attention;
@@ -138,21 +151,36 @@ Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& de
   }
   if (Status s = check_shape(problem.attention); !s.ok()) return s;
   const Steps steps = steps_of(problem, reinterpret_cast<void*>(detail::kNowhere));
-  std::size_t most = 0;  // that a step needs
-  for (const auto& [name, quantisation] :
-       {std::pair{"q", &steps.q}, {"k", &steps.k}, {"v", &steps.v}}) {
-    const Result<QuantisePlan> made = plan(*quantisation, device);
-    if (!made.ok()) return about(name, made.status());
-    most = std::max(most, made->workspace_bytes());
-  }
-  Result<Plan> attention = plan(steps.attention, device, variant, options);
+  const Result<std::size_t> most = workspace_of_quantisations(steps, device);
+  if (!most.ok()) return most.status();
+  const Result<Plan> attention = plan(steps.attention, device, variant, options);
   if (!attention.ok()) return attention.status();
   UnquantisedPlan result;
   result.problem_ = problem;
   result.attention_ = *attention;
-  result.options_ = options;
   result.workspace_bytes_ = reinterpret_cast<std::uintptr_t>(steps.workspace) - detail::kNowhere +
-                            std::max(most, attention->workspace_bytes());
+                            std::max(*most, attention->workspace_bytes());
+  return result;
+}
+
+Result<UnquantisedPlan> rebind(const UnquantisedPlan& made, const UnquantisedProblem& problem) {
+  Problem before = made.problem_.attention;
+  before.descales = problem.attention.descales;  // which nobody looks at
+  if (made.problem_.rotate != problem.rotate || made.problem_.smooth != problem.smooth ||
+      !detail::are_alike(before, problem.attention)) {
+    return invalid_argument(
+        "the problem differs from the plan's in more than addresses, softmax_scale and seed: "
+        "plan() "
+        "it");
+  }
+  const Steps steps = steps_of(problem, reinterpret_cast<void*>(detail::kNowhere));
+  const Result<std::size_t> most = workspace_of_quantisations(steps, made.attention_.device());
+  if (!most.ok()) return most.status();
+  const Result<Plan> attention = rebind(made.attention_, steps.attention);
+  if (!attention.ok()) return attention.status();
+  UnquantisedPlan result = made;
+  result.problem_ = problem;
+  result.attention_ = *attention;
   return result;
 }
 
@@ -174,8 +202,7 @@ Status forward(const UnquantisedPlan& made, void* workspace, CUstream_st* stream
     if (!step.ok()) return step.status();
     if (Status s = quantise(*step, steps.workspace, stream); !s.ok()) return s;
   }
-  const Result<Plan> attention =
-      plan(steps.attention, device, &made.attention().variant(), made.options_);
+  const Result<Plan> attention = rebind(made.attention(), steps.attention);
   if (!attention.ok()) return attention.status();
   if (Status s = forward(*attention, steps.workspace, stream); !s.ok()) return s;
   if (steps.q.dots == nullptr) return {};

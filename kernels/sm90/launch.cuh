@@ -244,7 +244,7 @@ template <class Tag, Backend kBackend>
 Status prepare(const Problem& problem, const Device& device, const PlanOptions& options,
                detail::PlanState& state) {
   using T = Traits<Tag>;
-  Prepared prepared{};
+  Prepared prepared = state.has_sizes ? detail::get<Prepared>(state) : Prepared{};
   prepared.kv_heads = problem.batch * problem.heads_kv;
   // On the host executor a few blocks, so that OS threads share the work and blocks take several
   // work tiles each.
@@ -254,7 +254,7 @@ Status prepare(const Problem& problem, const Device& device, const PlanOptions& 
   if (!made.ok()) return made;
   if constexpr (T::kRagged) {
     plan_ragged<T>(problem, blocks, prepared, state.workspace_bytes);
-  } else {
+  } else if (!state.has_sizes) {
     plan_work_tiles<T>(problem, prepared.params);
     plan_schedule<T>(blocks, may_share_rows(options), prepared, state.workspace_bytes);
     if (T::kVInWorkspace) plan_values<T>(problem, prepared, state.workspace_bytes);

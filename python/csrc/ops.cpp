@@ -10,10 +10,10 @@
 #include <tuple>
 #include <utility>
 
-#include "choices.hpp"
 #include "fp8_sdpa/plan.hpp"
 #include "fp8_sdpa/quantise.hpp"
 #include "fp8_sdpa/unquantised.hpp"
+#include "plans.hpp"
 #include "tensors.hpp"
 #include "varlen.hpp"
 
@@ -123,8 +123,8 @@ std::tuple<TorchTensor, TorchTensor> run(const Place& place, Call& call, const A
                                          bool batch_invariant) {
   if (call.nothing_to_write()) return results_of(call);
   if (call.kv_sizes.seq == 0) return results_without_keys(call);
-  const auto made = value_of(Choices::of_this_thread().plan_of(
-      problem, place.device(), {.batch_invariant = batch_invariant}));
+  const auto made = value_of(Plans::of_this_thread().plan_of(problem, place.device(),
+                                                             {.batch_invariant = batch_invariant}));
   const Workspace workspace(call.q, made.workspace_bytes(), made.kWorkspaceAlignment);
   check(forward(made, workspace.data(), place.stream()));
   return results_of(call);
@@ -224,16 +224,16 @@ std::string explain(TorchTensor q, TorchTensor k, TorchTensor v, bool causal,
   Call call = prepare(place, q, k, v, output_type(q), {causal, scale, return_lse, exact_lse},
                       /*pads=*/!codes);
   const PlanOptions plan_options{.batch_invariant = batch_invariant};
-  Choices& choices = Choices::of_this_thread();
+  Plans& plans = Plans::of_this_thread();
   if (!codes) {
     const UnquantisedProblem problem = unquantised(call, /*rotate=*/true, /*smooth=*/true, 0);
-    return value_of(choices.plan_of(problem, place.device(), plan_options)).attention().explain();
+    return value_of(plans.plan_of(problem, place.device(), plan_options)).attention().explain();
   }
   const std::int64_t heads = std::int64_t{call.problem.batch} * call.problem.heads_q;
   const TorchTensor descales = empty(q, {heads}, ScalarType::Float);  // not read
   const auto* any = descales.const_data_ptr<float>();
   call.problem.descales = {any, any, any};
-  return value_of(choices.plan_of(call.problem, place.device(), plan_options)).explain();
+  return value_of(plans.plan_of(call.problem, place.device(), plan_options)).explain();
 }
 
 std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor> quantise_op(

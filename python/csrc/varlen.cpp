@@ -6,9 +6,9 @@
 #include <limits>
 #include <string>
 
-#include "choices.hpp"
 #include "fp8_sdpa/append.hpp"
 #include "fp8_sdpa/plan.hpp"
+#include "plans.hpp"
 
 namespace fp8_sdpa::torch_op {
 namespace {
@@ -146,7 +146,7 @@ std::tuple<TorchTensor, TorchTensor> attention_varlen(const Place& place, const 
   set_options(options, p);
   p.descales = descales(p);
   const auto made = value_of(
-      Choices::of_this_thread().plan_of(p, place.device(), {.batch_invariant = batch_invariant}));
+      Plans::of_this_thread().plan_of(p, place.device(), {.batch_invariant = batch_invariant}));
   const Workspace workspace(q, made.workspace_bytes(), made.kWorkspaceAlignment);
   check(forward(made, workspace.data(), place.stream()));
   return {out, lse};

@@ -25,7 +25,8 @@ struct alignas(64) PlanState {
   static constexpr std::size_t kBytes = 4096;
   std::array<std::byte, kBytes> bytes{};
   std::size_t workspace_bytes = 0;
-  int kernel = 0;  ///< which of the variant's
+  int kernel = 0;          ///< which of the variant's
+  bool has_sizes = false;  ///< what sizes decide is there, from the plan that is bound anew
 };
 
 }  // namespace detail
@@ -68,6 +69,7 @@ class Plan {
 
  private:
   friend Result<Plan> plan(const Problem&, const Device&, const Variant*, const PlanOptions&);
+  friend Result<Plan> rebind(const Plan&, const Problem&);
   Problem problem_;
   Device device_;
   const Variant* variant_ = nullptr;
@@ -82,6 +84,11 @@ class Plan {
 /// the driver refuses a tensor map.
 Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant = nullptr,
                   const PlanOptions& options = {});
+
+/// The plan of a problem that differs from the plan's in addresses and softmax_scale alone: the
+/// same variant and options, in a microsecond or two, where plan() takes tens. kInvalidArgument
+/// where the problem differs in more; else as plan().
+Result<Plan> rebind(const Plan& plan, const Problem& problem);
 
 /// Launches the plan on `stream`. `workspace` has workspace_bytes(), whatever is in them; launches
 /// that may run at the same time need one each. kInvalidArgument if it is null though the plan

@@ -51,6 +51,8 @@ struct Tensor {
   std::int64_t stride_head = 0;
   std::int64_t stride_seq = 0;
   std::int64_t stride_dim = 1;
+
+  bool operator==(const Tensor&) const = default;
 };
 
 /// Dequantisation scales, fp32, in the memory of the device that runs the kernel: x ~ code *
@@ -61,6 +63,8 @@ struct Descales {
   const float* q = nullptr;  ///< (batch, heads_q), contiguous
   const float* k = nullptr;  ///< (batch, heads_kv), contiguous
   const float* v = nullptr;  ///< (batch, heads_kv), contiguous
+
+  bool operator==(const Descales&) const = default;
 };
 
 /// Which sum of weights exp(s - m) an LSE is the logarithm of.
@@ -96,6 +100,8 @@ struct Ragged {
   /// one of a single row.
   std::int64_t total_q = 0;
   std::int64_t total_kv = 0;  ///< The same of k and v, with cu_seqlens_kv.
+
+  bool operator==(const Ragged&) const = default;
 };
 
 /// Keys and values in pages (vLLM: Kwon et al., arXiv 2309.06180, section 4.2): k and v are pools,
@@ -110,6 +116,8 @@ struct Pages {
   int pages = 0;      ///< of the pools
   int page_size = 0;  ///< keys of a page, 1 or more
   int max_pages = 0;  ///< of a sequence; max_pages * page_size is at least seq_kv
+
+  bool operator==(const Pages&) const = default;
 };
 
 /// One attention problem: sizes, tensors, scales. Nothing here is owned.
@@ -134,6 +142,8 @@ struct Problem {
   Pages pages;
   std::uint32_t* fault = nullptr;  ///< optional, one word of device memory, which only ever becomes
                                    ///< 1: Ragged and Pages say when
+
+  bool operator==(const Problem&) const = default;
 };
 
 }  // namespace fp8_sdpa

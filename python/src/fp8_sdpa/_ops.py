@@ -178,12 +178,8 @@ def attention(
     return (out, _without_gradient("attention", lse, q, k)) if return_lse else out
 
 
-def _descale(
-    value: Tensor | float | None, like: Tensor, name: str, shape: tuple[int, int] | None = None
-) -> Tensor:
-    """(batch, heads) of `like`, or of `shape`, float32, contiguous, from what broadcasts to it."""
-    if shape is None:
-        shape = like.shape[:2]
+def _descale(value: Tensor | float | None, like: Tensor, name: str, shape: tuple[int, ...]) -> Tensor:
+    """Of `shape`, float32, contiguous, beside `like`, from what broadcasts to it."""
     if isinstance(value, Tensor):
         if value.dtype != torch.float32:
             raise ValueError(f"{name} is {value.dtype}; expected torch.float32")
@@ -217,14 +213,15 @@ def attention_fp8(
 
     Returns, raises: as attention().
     """
+    heads_of_q, heads_of_kv = q.shape[:2], k.shape[:2]
     out, lse = _call(
         _ops.attention_fp8.default,
         q,
         k,
         v,
-        _descale(q_descale, q, "q_descale"),
-        _descale(k_descale, k, "k_descale"),
-        _descale(v_descale, v, "v_descale"),
+        _descale(q_descale, q, "q_descale", heads_of_q),
+        _descale(k_descale, k, "k_descale", heads_of_kv),
+        _descale(v_descale, v, "v_descale", heads_of_kv),
         causal,
         scale,
         out_dtype,
@@ -268,7 +265,7 @@ def quantise(
 
     Raises: as attention().
     """
-    given = None if descale is None else _descale(descale, x, "descale")
+    given = None if descale is None else _descale(descale, x, "descale", x.shape[:2])
     codes, made, mean, infinities = _call(
         _ops.quantise.default, x, given, dtype=dtype, rotate=rotate, seed=seed, smooth=smooth
     )

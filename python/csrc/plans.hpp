@@ -1,12 +1,13 @@
-// plan()'s choices of variant, remembered: PyTorch's callers come with new tensors of the same
-// shapes at every call, and to predict the time of every variant takes ten times as long as to plan
-// one.
+// plan(), remembered: PyTorch's callers come with new tensors of the same shapes at every call. To
+// predict the time of every variant takes a hundred microseconds, to share out the work of one some
+// tens, and to bind a plan to other addresses one or two.
 #pragma once
 
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 
 #include "fp8_sdpa/plan.hpp"
@@ -14,30 +15,34 @@
 
 namespace fp8_sdpa::torch_op {
 
-/// Of one thread. All that the choice depends on but for addresses.
-class Choices {
+/// Of one thread. By all that a plan depends on but for addresses.
+class Plans {
  public:
   /// As plan() without a variant.
   template <class AnyProblem>
   auto plan_of(const AnyProblem& problem, const Device& device, const PlanOptions& options) {
-    if (known_.size() >= kMost) known_.clear();
-    const Variant*& known = known_[key_of(attention_of(problem), device, options)];
-    if (known != nullptr) {
-      auto again = plan(problem, device, known, options);
-      if (again.ok()) return again;  // an address may be one that the variant does not serve
+    auto& known = of(problem);
+    if (known.size() >= kMost) known.clear();
+    auto& mine = known[key_of(problem, device, options)];
+    if (mine) {
+      auto bound = rebind(*mine, problem);
+      if (bound.ok()) return bound;
+      // Of another number of queries; or at an address that the variant does not serve.
+      auto again = plan(problem, device, &attention_of(*mine).variant(), options);
+      if (again.ok()) return again;
     }
     auto made = plan(problem, device, nullptr, options);
-    if (made.ok()) known = &attention_of(*made).variant();
+    if (made.ok()) mine = *made;
     return made;
   }
 
-  static Choices& of_this_thread() {
-    static thread_local Choices choices;
-    return choices;
+  static Plans& of_this_thread() {
+    static thread_local Plans plans;
+    return plans;
   }
 
  private:
-  using Key = std::array<std::int64_t, 32>;
+  using Key = std::array<std::int64_t, 33>;
   struct Hash {
     std::size_t operator()(const Key& key) const {  // FNV-1a, a word at a time
       std::uint64_t hash = 0xcbf29ce484222325;
@@ -47,15 +52,21 @@ class Choices {
       return hash;
     }
   };
-  static constexpr std::size_t kMost = 4096;
+  static constexpr std::size_t kMost = 512;  // of some 5 KB
 
-  static const Problem& attention_of(const Problem& problem) { return problem; }
-  static const Problem& attention_of(const UnquantisedProblem& problem) {
-    return problem.attention;
-  }
+  template <class AnyPlan>
+  using Known = std::unordered_map<Key, std::optional<AnyPlan>, Hash>;
+  Known<Plan>& of(const Problem&) { return of_codes_; }
+  Known<UnquantisedPlan>& of(const UnquantisedProblem&) { return unquantised_; }
+
   static const Plan& attention_of(const Plan& plan) { return plan; }
   static const Plan& attention_of(const UnquantisedPlan& plan) { return plan.attention(); }
 
+  static Key key_of(const UnquantisedProblem& p, const Device& device, const PlanOptions& options) {
+    Key key = key_of(p.attention, device, options);
+    key.back() = (p.rotate ? 1 : 0) + (p.smooth ? 2 : 0);
+    return key;
+  }
   static Key key_of(const Problem& p, const Device& device, const PlanOptions& options) {
     Key key{p.batch,
             p.heads_q,
@@ -84,7 +95,8 @@ class Choices {
     return key;
   }
 
-  std::unordered_map<Key, const Variant*, Hash> known_;
+  Known<Plan> of_codes_;
+  Known<UnquantisedPlan> unquantised_;
 };
 
 }  // namespace fp8_sdpa::torch_op
