@@ -159,17 +159,6 @@ ScalarType one_of(std::optional<ScalarType> given, ScalarType by_default, Scalar
   return type;
 }
 
-const float* descale_of(const Place& place, const TorchTensor& tensor, int batch, int heads,
-                        const char* name) {
-  place.check_holds(tensor, name);
-  if (tensor.scalar_type() != ScalarType::Float || tensor.dim() != 2 || tensor.size(0) != batch ||
-      tensor.size(1) != heads || !tensor.is_contiguous()) {
-    fail(invalid_argument(std::string(name) + " must be float32, contiguous, of shape (" +
-                          std::to_string(batch) + ", " + std::to_string(heads) + ")"));
-  }
-  return tensor.const_data_ptr<float>();
-}
-
 std::tuple<TorchTensor, TorchTensor> attention_fp8(
     TorchTensor q, TorchTensor k, TorchTensor v, TorchTensor q_descale, TorchTensor k_descale,
     TorchTensor v_descale, bool causal, std::optional<double> scale,
@@ -180,9 +169,8 @@ std::tuple<TorchTensor, TorchTensor> attention_fp8(
   Call call =
       prepare(place, q, k, v, out_type, {causal, scale, return_lse, exact_lse}, /*pads=*/false);
   Problem& p = call.problem;
-  p.descales = {descale_of(place, q_descale, p.batch, p.heads_q, "q_descale"),
-                descale_of(place, k_descale, p.batch, p.heads_kv, "k_descale"),
-                descale_of(place, v_descale, p.batch, p.heads_kv, "v_descale")};
+  const DescaleTensors descales = broadcast_descales(place, p, {q_descale, k_descale, v_descale});
+  p.descales = descales.pointers();
   return run(place, call, p, batch_invariant);
 }
 
@@ -194,15 +182,10 @@ std::tuple<TorchTensor, TorchTensor> attention_varlen_fp8(
     std::optional<TorchTensor> fault, bool causal, std::optional<double> scale,
     std::optional<ScalarType> out_dtype, bool return_lse, bool exact_lse, bool batch_invariant) {
   const Place place(q);
-  const auto descales = [&](const Problem& p) -> Descales {
-    return {descale_of(place, q_descale, p.batch, p.heads_q, "q_descale"),
-            descale_of(place, k_descale, p.batch, p.heads_kv, "k_descale"),
-            descale_of(place, v_descale, p.batch, p.heads_kv, "v_descale")};
-  };
   return attention_varlen(
       place, q, k, v,
       {cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, fault, max_seqlen_q, max_seqlen_k},
-      descales,
+      {q_descale, k_descale, v_descale},
       one_of(out_dtype, kBFloat16, ScalarType::Half, "out_dtype",
              "torch.bfloat16 or torch.float16"),
       {causal, scale, return_lse, exact_lse}, batch_invariant);
@@ -245,7 +228,7 @@ std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor> quantise_op(
   const ScalarType type = one_of(dtype, ScalarType::Float8_e4m3fn, ScalarType::Float8_e5m2, "dtype",
                                  "torch.float8_e4m3fn or torch.float8_e5m2");
   TorchTensor codes = empty_laid_out_as(x, s, type);
-  TorchTensor made =
+  const TorchTensor made =
       descale ? empty(x, {0}, ScalarType::Float) : empty(x, {s.batch, s.heads}, ScalarType::Float);
   TorchTensor mean = smooth ? empty(x, {s.batch, s.heads, s.head_dim}, ScalarType::Float)
                             : empty(x, {0}, ScalarType::Float);
@@ -259,9 +242,9 @@ std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor> quantise_op(
   q.from = view_of(from, dtype_of(from, "x"));
   q.codes = view_of(codes, dtype_of(codes, "codes"));
   q.static_descales = descale.has_value();
-  q.descales = descale
-                   ? const_cast<float*>(descale_of(place, *descale, s.batch, s.heads, "descale"))
-                   : made.mutable_data_ptr<float>();
+  if (descale) place.check_holds(*descale, "descale");
+  TorchTensor scales = descale ? broadcast(*descale, s.batch, s.heads, "descale") : made;
+  q.descales = scales.mutable_data_ptr<float>();
   q.rotate = rotate;
   q.seed = static_cast<std::uint64_t>(seed);
   q.smooth = smooth;

@@ -175,6 +175,27 @@ const std::int32_t* words_of(const TorchTensor& tensor, std::initializer_list<st
   return static_cast<const std::int32_t*>(tensor.const_data_ptr());
 }
 
+TorchTensor broadcast(const TorchTensor& tensor, std::int64_t rows, std::int64_t columns,
+                      const char* name) {
+  if (tensor.scalar_type() != ScalarType::Float) {
+    fail(invalid_argument(std::string(name) + " must be float32"));
+  }
+  const std::int64_t axes = tensor.dim();
+  const auto along = [&](std::int64_t from_the_last) {
+    return axes > from_the_last ? tensor.size(axes - 1 - from_the_last) : 1;
+  };
+  const bool fits = axes <= 2 && along(1) == rows && along(0) == columns;
+  if (fits && tensor.is_contiguous()) return tensor;
+  if (axes > 2 || (along(1) != 1 && along(1) != rows) || (along(0) != 1 && along(0) != columns)) {
+    fail(invalid_argument(std::string(name) + " has shape " + shape_of(tensor) +
+                          ", which does not broadcast to (" + std::to_string(rows) + ", " +
+                          std::to_string(columns) + ")"));
+  }
+  TorchTensor made = empty(tensor, {rows, columns}, ScalarType::Float);
+  torch::stable::copy_(made, tensor);
+  return made;
+}
+
 TorchTensor empty(const TorchTensor& like, std::initializer_list<std::int64_t> size,
                   ScalarType type) {
   return empty_strided(like, size, strides_without_gaps(size), type);

@@ -115,10 +115,24 @@ void set_options(const Options& options, Problem& p) {
   }
 }
 
+Descales DescaleTensors::pointers() const {
+  return {q.const_data_ptr<float>(), k.const_data_ptr<float>(), v.const_data_ptr<float>()};
+}
+
+DescaleTensors broadcast_descales(const Place& place, const Problem& p,
+                                  const DescaleTensors& given) {
+  place.check_holds(given.q, "q_descale");
+  place.check_holds(given.k, "k_descale");
+  place.check_holds(given.v, "v_descale");
+  return {broadcast(given.q, p.batch, p.heads_q, "q_descale"),
+          broadcast(given.k, p.batch, p.heads_kv, "k_descale"),
+          broadcast(given.v, p.batch, p.heads_kv, "v_descale")};
+}
+
 std::tuple<TorchTensor, TorchTensor> attention_varlen(const Place& place, const TorchTensor& q,
                                                       const TorchTensor& k, const TorchTensor& v,
                                                       const Lengths& lengths,
-                                                      const DescalesOf& descales,
+                                                      const DescaleTensors& given,
                                                       ScalarType out_type, const Options& options,
                                                       bool batch_invariant) {
   place.check_holds(k, "k");
@@ -144,7 +158,8 @@ std::tuple<TorchTensor, TorchTensor> attention_varlen(const Place& place, const 
   p.o = view_by_tokens(out, "out");
   if (options.return_lse) p.lse = lse.mutable_data_ptr<float>();
   set_options(options, p);
-  p.descales = descales(p);
+  const DescaleTensors descales = broadcast_descales(place, p, given);
+  p.descales = descales.pointers();
   const auto made = value_of(
       Plans::of_this_thread().plan_of(p, place.device(), {.batch_invariant = batch_invariant}));
   const Workspace workspace(q, made.workspace_bytes(), made.kWorkspaceAlignment);
@@ -222,10 +237,12 @@ void append_to_cache(const Place& place, const TorchTensor& k, const TorchTensor
   a.page_size = to_int(k_pool.seq, "page_size");
   a.slots = array_of<std::int64_t>(place, slot_mapping, ScalarType::Long, "int64", {ks.seq},
                                    "slot_mapping");
-  a.descale_k =
-      array_of<float>(place, k_descale, ScalarType::Float, "float32", {ks.heads}, "k_descale");
-  a.descale_v =
-      array_of<float>(place, v_descale, ScalarType::Float, "float32", {ks.heads}, "v_descale");
+  place.check_holds(k_descale, "k_descale");
+  place.check_holds(v_descale, "v_descale");
+  const TorchTensor of_k = broadcast(k_descale, 1, ks.heads, "k_descale");
+  const TorchTensor of_v = broadcast(v_descale, 1, ks.heads, "v_descale");
+  a.descale_k = of_k.const_data_ptr<float>();
+  a.descale_v = of_v.const_data_ptr<float>();
   a.rotary = rotary_of(place, angles, ks.seq);
   if (fault) {
     a.fault = const_cast<std::uint32_t*>(

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <tuple>
 
@@ -21,19 +20,27 @@ struct Options {
 /// Scale, mask and kind of LSE of a problem that has its head_dim. Fails for a scale that is none.
 void set_options(const Options& options, Problem& problem);
 
+/// x ~ code * descale: float32, of q's (batch, heads) and of k's.
+struct DescaleTensors {
+  TorchTensor q, k, v;
+
+  Descales pointers() const;
+};
+/// From what broadcasts to them; what has their shape is itself.
+DescaleTensors broadcast_descales(const Place& place, const Problem& problem,
+                                  const DescaleTensors& given);
+
 /// Where sequences lie and how long they are: python/src/fp8_sdpa/_varlen.py.
 struct Lengths {
   std::optional<TorchTensor> cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, fault;
   std::int64_t max_seqlen_q, max_seqlen_k;
 };
-using DescalesOf = std::function<Descales(const Problem&)>;
-
 /// (out, lse): as q is shaped, and (heads_q, total_q) of packed queries, else (batch, heads_q,
 /// seq_q).
 std::tuple<TorchTensor, TorchTensor> attention_varlen(const Place& place, const TorchTensor& q,
                                                       const TorchTensor& k, const TorchTensor& v,
                                                       const Lengths& lengths,
-                                                      const DescalesOf& descales,
+                                                      const DescaleTensors& descales,
                                                       ScalarType out_type, const Options& options,
                                                       bool batch_invariant);
 

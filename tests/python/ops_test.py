@@ -279,15 +279,23 @@ def test_refusals_name_what_is_wrong(device):
             assert text in str(raised.value)
     raw = torch.ops.fp8_sdpa.attention_fp8
     one = torch.ones(2, 4, device=device)
-    for q_descale in (bad_descale, one.double(), one.T.contiguous().T, one[0], one[:1]):
-        with pytest.raises(RuntimeError, match=r"q_descale must be float32, contiguous, of shape \(2, 4\)"):
-            raw(*of, q_descale, one[:, :2], one[:, :2])
+    with pytest.raises(RuntimeError, match="q_descale must be float32"):
+        raw(*of, one.double(), one[:, :2], one[:, :2])
 
 
-def test_broadcasting_descales_is_checked(device):
+def test_descales_of_any_shape_broadcast_or_are_refused(device):
     tensors, _ = codes(device)
-    with pytest.raises(RuntimeError):
-        fp8_sdpa.attention_fp8(*tensors, torch.ones(2, 3, device=device))
+    heads = [x.shape[1] for x in tensors]
+    for shape in ((2, 1), (1, 0), (2, 0), (0,), (1,), (), (1, 1)):  # 0: all heads
+        given = [torch.rand([n or h for n in shape], device=device) + 0.5 for h in heads]
+        whole = [x.expand(2, h).contiguous() for x, h in zip(given, heads, strict=True)]
+        other = [x.T.contiguous().T for x in whole]
+        expected = fp8_sdpa.attention_fp8(*tensors, *whole)
+        for descales in (given, other):
+            assert torch.equal(fp8_sdpa.attention_fp8(*tensors, *descales), expected)
+    for wrong in ((2, 3), (3, 4), (1, 2, 4), (2,)):
+        with pytest.raises(ValueError, match=r"q_descale has shape .*does not broadcast to \(2, 4\)"):
+            fp8_sdpa.attention_fp8(*tensors, torch.ones(wrong, device=device))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

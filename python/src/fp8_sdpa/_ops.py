@@ -178,13 +178,15 @@ def attention(
     return (out, _without_gradient("attention", lse, q, k)) if return_lse else out
 
 
-def _descale(value: Tensor | float | None, like: Tensor, name: str, shape: tuple[int, ...]) -> Tensor:
-    """Of `shape`, float32, contiguous, beside `like`, from what broadcasts to it."""
+def _descale(
+    value: Tensor | float | None, like: Tensor, name: str, shape: tuple[int, ...] | None = None
+) -> Tensor:
+    """A tensor, which the operators broadcast, or one of `shape`, (batch, heads) of `like`, of a number."""
     if isinstance(value, Tensor):
-        if value.dtype != torch.float32:
+        if value.dtype is not torch.float32:
             raise ValueError(f"{name} is {value.dtype}; expected torch.float32")
-        return value if value.shape == shape and value.is_contiguous() else value.expand(shape).contiguous()
-    return like.new_full(shape, 1.0 if value is None else value, dtype=torch.float32)
+        return value
+    return like.new_full(shape or like.shape[:2], 1.0 if value is None else value, dtype=torch.float32)
 
 
 def attention_fp8(
@@ -213,15 +215,14 @@ def attention_fp8(
 
     Returns, raises: as attention().
     """
-    heads_of_q, heads_of_kv = q.shape[:2], k.shape[:2]
     out, lse = _call(
         _ops.attention_fp8.default,
         q,
         k,
         v,
-        _descale(q_descale, q, "q_descale", heads_of_q),
-        _descale(k_descale, k, "k_descale", heads_of_kv),
-        _descale(v_descale, v, "v_descale", heads_of_kv),
+        _descale(q_descale, q, "q_descale"),
+        _descale(k_descale, k, "k_descale"),
+        _descale(v_descale, v, "v_descale"),
         causal,
         scale,
         out_dtype,
@@ -265,11 +266,13 @@ def quantise(
 
     Raises: as attention().
     """
-    given = None if descale is None else _descale(descale, x, "descale", x.shape[:2])
+    given = None if descale is None else _descale(descale, x, "descale")
     codes, made, mean, infinities = _call(
         _ops.quantise.default, x, given, dtype=dtype, rotate=rotate, seed=seed, smooth=smooth
     )
-    return Quantised(codes, made if given is None else given, mean if smooth else None, infinities)
+    if given is not None:
+        made = given.expand(x.shape[:2]).contiguous()
+    return Quantised(codes, made, mean if smooth else None, infinities)
 
 
 def explain(
