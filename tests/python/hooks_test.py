@@ -48,6 +48,34 @@ def test_a_model_runs_in_fp8(calls):
     assert calls == [True, True, False, False, False, False]  # the prompt, then a token at a time
 
 
+def test_packed_sequences_run_in_fp8(monkeypatch):
+    made = []
+
+    def counted(*tensors, **options):
+        made.append(options["causal"])
+        return fp8_sdpa.attention_varlen(*tensors, **options)
+
+    monkeypatch.setattr(hooks, "attention_varlen", counted)
+    hooks.register_transformers(fallback=False)
+    theirs, ours = models()
+    lengths = (40, 3, 70)
+    tokens = torch.randint(1, 100, (1, sum(lengths)))
+    offsets = torch.tensor([0, 40, 43, 113], dtype=torch.int32)
+    packed = {
+        "position_ids": torch.cat([torch.arange(n) for n in lengths])[None],
+        "cu_seq_lens_q": offsets,
+        "cu_seq_lens_k": offsets,
+        "max_length_q": 70,
+        "max_length_k": 70,
+    }
+    with torch.no_grad():
+        out = ours(tokens, **packed).logits
+        alone = [theirs(part).logits for part in tokens.split(lengths, 1)]
+    assert made == [True, True]
+    for got, want in zip(out.split(lengths, 1), alone, strict=True):
+        assert relative(got, want) < UNQUANTISED
+
+
 def test_padding_falls_back_or_is_declined(calls):
     hooks.register_transformers()
     theirs, ours = models()

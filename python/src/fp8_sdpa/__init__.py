@@ -10,13 +10,14 @@ from fp8_sdpa import hooks
 from fp8_sdpa._ops import Quantised, attention, attention_fp8, explain, quantise
 from fp8_sdpa._parallel import context_parallel, shard, unshard
 from fp8_sdpa._sdpa import sdpa
-from fp8_sdpa._varlen import append, attention_varlen_fp8
+from fp8_sdpa._varlen import append, attention_varlen, attention_varlen_fp8
 
 __all__ = [
     "Quantised",
     "append",
     "attention",
     "attention_fp8",
+    "attention_varlen",
     "attention_varlen_fp8",
     "context_parallel",
     "explain",

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fp8_sdpa._ops import _call, _descale, _ops
+from fp8_sdpa._ops import _call, _descale, _ops, _served, _without_gradient, quantise
 
 
 @torch.library.register_fake("fp8_sdpa::attention_varlen_fp8")
@@ -109,6 +109,90 @@ def attention_varlen_fp8(
         batch_invariant,
     )
     return (out, lse) if return_lse else out
+
+
+def _packed_codes(
+    x: Tensor, *, rotate: bool = False, seed: int = 0, smooth: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Of (total, heads, head_dim), padded to a head_dim that kernels have, one descale per head."""
+    x = torch.nn.functional.pad(x, (0, _served(x.shape[-1]) - x.shape[-1]))
+    if x.numel() == 0:
+        return x.to(torch.float8_e4m3fn), None
+    made = quantise(x.transpose(0, 1).unsqueeze(0), rotate=rotate, seed=seed, smooth=smooth)
+    return made.codes.squeeze(0).transpose(0, 1), made.descale
+
+
+def attention_varlen(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    rotate: bool = True,
+    smooth: bool = True,
+    seed: int = 0,
+    return_lse: bool = False,
+    exact_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """attention() of packed sequences that differ in length, as flash_attn_varlen_func() takes them.
+
+    Q, K and V are quantised to E4M3 with one scale per head for all sequences together, then
+    attention_varlen_fp8() runs. Nothing synchronises.
+
+    Args:
+        q: (total_q, heads_q, head_dim), bfloat16, float16 or float32, by strides.
+        k, v: (total_k, heads_kv, head_dim); heads_kv divides heads_q. A head_dim that no kernel has is
+            padded with zeros up to 64, 128 or 256.
+        cu_seqlens_q, cu_seqlens_k: (batch + 1) int32: rows [n, n + 1) of it are sequence n's.
+        max_seqlen_q, max_seqlen_k: the most of any sequence.
+        causal: query i of a sequence sees its keys j <= i + keys - queries.
+        scale, rotate, smooth, seed, exact_lse: as in attention().
+        return_lse: also the natural log of the sum of exp(scores).
+
+    Returns:
+        out, shaped as q, float16 for a float16 q and bfloat16 otherwise; with return_lse, (out, lse), lse
+        (heads_q, total_q) in float32. A row that sees no key has out = 0 and lse = -inf.
+
+    Raises: as attention().
+    """
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if x.dim() != 3:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}; expected (total, heads, head_dim)")
+    head_dim = q.shape[-1]
+    scale = head_dim**-0.5 if scale is None else scale
+    q_codes, q_descale = _packed_codes(q, rotate=rotate, seed=seed)
+    k_codes, k_descale = _packed_codes(k, rotate=rotate, seed=seed, smooth=smooth)
+    v_codes, v_descale = _packed_codes(v)
+    made = attention_varlen_fp8(
+        q_codes,
+        k_codes,
+        v_codes,
+        q_descale,
+        k_descale,
+        v_descale,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+        max_seqlen_q=max_seqlen_q,
+        max_seqlen_k=max_seqlen_k,
+        causal=causal,
+        scale=scale,
+        out_dtype=torch.float16 if q.dtype == torch.float16 else torch.bfloat16,
+        return_lse=return_lse,
+        exact_lse=exact_lse,
+    )
+    out = _without_gradient("attention_varlen", (made[0] if return_lse else made)[..., :head_dim], q, k, v)
+    if not return_lse:
+        return out
+    lse = made[1]
+    if smooth and k.numel() > 0:  # of K as it was: what all keys had in common counts again
+        mean = k.float().mean(0).repeat_interleave(q.shape[1] // k.shape[1], 0)
+        lse = lse + scale * torch.einsum("thd,hd->ht", q.float(), mean)
+    return out, _without_gradient("attention_varlen", lse, q, k)
 
 
 @torch.library.register_fake("fp8_sdpa::append")

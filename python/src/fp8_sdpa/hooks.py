@@ -9,6 +9,10 @@ from torch import Tensor
 
 from fp8_sdpa._ops import attention
 from fp8_sdpa._sdpa import sdpa
+from fp8_sdpa._varlen import attention_varlen
+
+# How transformers tells of packed sequences: arguments of attention_varlen().
+_PACKED = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 
 
 def register_transformers(name: str = "fp8_sdpa", *, fallback: bool = True) -> None:
@@ -17,7 +21,8 @@ def register_transformers(name: str = "fp8_sdpa", *, fallback: bool = True) -> N
         fp8_sdpa.hooks.register_transformers()
         model = AutoModelForCausalLM.from_pretrained(path, attn_implementation="fp8_sdpa")
 
-    Prompts without padding run in FP8, and so do single new tokens.
+    Prompts without padding run in FP8, and so do single new tokens, and packed sequences, where the model
+    is told of them (cu_seq_lens_q and the like, as DataCollatorWithFlattening gives them).
 
     Args:
         name: what attn_implementation calls it.
@@ -41,14 +46,20 @@ def register_transformers(name: str = "fp8_sdpa", *, fallback: bool = True) -> N
         **options: object,
     ) -> tuple[Tensor, None]:
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        lengths = [options.get(n) for n in _PACKED]
+        packed = all(x is not None for x in lengths) and options.get("sliding_window") is None
         unserved = [n for n in ("softcap", "s_aux", "position_bias") if options.get(n) is not None]
         try:
-            if attention_mask is not None:
+            if attention_mask is not None and not packed:
                 raise NotImplementedError("attention_mask is given; only causal and none are served")
             if dropout:
                 raise NotImplementedError(f"dropout is {dropout}; only 0.0 is served")
             if unserved:
                 raise NotImplementedError(f"{unserved[0]} is not served")
+            if packed:
+                one = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
+                out = attention_varlen(*one, *lengths, causal=causal, scale=scaling)
+                return out.to(query.dtype).unsqueeze(0), None
             out = attention(query, key, value, causal=causal and query.shape[2] > 1, scale=scaling)
         except NotImplementedError:
             if not fallback:
