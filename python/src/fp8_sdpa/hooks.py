@@ -93,3 +93,57 @@ def replace_sdpa(**options: bool) -> Iterator[None]:
         yield
     finally:
         functional.scaled_dot_product_attention = before
+
+
+def register_flash_attention(name: str = "fp8_sdpa") -> None:
+    """Makes this library known to PyTorch as an implementation of flash attention (2.11 and newer).
+
+        fp8_sdpa.hooks.register_flash_attention()
+        torch.nn.attention.activate_flash_attention_impl("fp8_sdpa")
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        torch.nn.attention.restore_flash_attention_impl()
+
+    While it is active, CUDA tensors that PyTorch hands to flash attention, by that context or by its own
+    choice, are computed by fp8_sdpa.attention(). Dropout is declined, and so is a gradient.
+
+    Raises:
+        NotImplementedError: this PyTorch has no such register.
+    """
+    if not hasattr(torch.nn.attention, "register_flash_attention_impl"):
+        raise NotImplementedError(f"PyTorch {torch.__version__} has no register_flash_attention_impl")
+    torch.nn.attention.register_flash_attention_impl(name, register_fn=_FlashAttention)
+
+
+class _FlashAttention:
+    """The operators of PyTorch's flash attention on CUDA tensors, until remove()."""
+
+    def __init__(self) -> None:
+        self._library = torch.library.Library("aten", "IMPL", "CUDA")
+        self._library.impl("_scaled_dot_product_flash_attention", _flash_forward, "CUDA")
+        self._library.impl("_scaled_dot_product_flash_attention_backward", _flash_backward, "CUDA")
+
+    def remove(self) -> None:
+        self._library = None
+
+
+def _flash_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple:
+    """PyTorch asks for as many keys as queries where is_causal, so that both alignments are one."""
+    if dropout_p != 0.0:
+        raise NotImplementedError(f"fp8_sdpa: dropout_p is {dropout_p}; only 0.0 is served")
+    out, lse = attention(query, key, value, causal=is_causal, scale=scale, return_lse=True)
+    nothing = query.new_empty(0)
+    return out, lse, None, None, query.shape[2], key.shape[2], nothing, nothing, nothing
+
+
+def _flash_backward(*_inputs: object, **_options: object) -> None:
+    raise NotImplementedError("fp8_sdpa is forward only: it has no gradient")
