@@ -9,7 +9,8 @@ import sys
 import fp8_sdpa
 import pytest
 import torch
-from conftest import UNQUANTISED, exact, relative
+from conftest import UNQUANTISED, exact, problem, relative
+from fp8_sdpa import hooks
 
 reference = torch.nn.functional.scaled_dot_product_attention
 
@@ -131,3 +132,44 @@ def test_replace_sdpa_reaches_who_calls_pytorchs(device, monkeypatch):
             layer(x, x, x, key_padding_mask=padding, need_weights=False)
     assert len(made) == 2
     assert torch.nn.functional.scaled_dot_product_attention is reference
+
+
+# --- as an implementation of PyTorch's flash attention -------------------------------------------------
+
+
+@pytest.fixture
+def flash_attention():
+    if not hasattr(torch.nn.attention, "register_flash_attention_impl"):
+        pytest.skip("this PyTorch has no register_flash_attention_impl")
+    hooks.register_flash_attention()
+    torch.nn.attention.activate_flash_attention_impl("fp8_sdpa")
+    yield
+    torch.nn.attention.restore_flash_attention_impl()
+
+
+def test_pytorch_knows_this_flash_attention(flash_attention):
+    assert torch.nn.attention.current_flash_attention_impl() == "fp8_sdpa"
+    q, k, v = problem("cpu", heads_kv=4)
+    found = hooks._flash_forward(q, k, v, 0.0, False, scale=0.1)
+    want = fp8_sdpa.attention(q, k, v, scale=0.1, return_lse=True)
+    assert len(found) == 9 and found[4:6] == (70, 150)
+    assert torch.equal(found[0], want[0]) and torch.equal(found[1], want[1])
+    with pytest.raises(NotImplementedError, match="dropout_p is 0.1"):
+        hooks._flash_forward(q, k, v, 0.1)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("causal", [False, True])
+def test_pytorchs_flash_attention_is_this(flash_attention, causal):
+    from torch.nn.attention import SDPBackend, restore_flash_attention_impl, sdpa_kernel
+
+    q, k, v = problem("cuda", seq_q=150, heads_kv=4)
+    theirs = torch.nn.functional.scaled_dot_product_attention
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        out = theirs(q, k, v, is_causal=causal)
+        assert torch.equal(out, fp8_sdpa.attention(q, k, v, causal=causal, return_lse=True)[0])
+        with pytest.raises(NotImplementedError, match="forward only"):
+            theirs(q.requires_grad_(), k, v).sum().backward()
+        restore_flash_attention_impl()
+        assert not torch.equal(theirs(q, k, v, is_causal=causal), out)
+        torch.nn.attention.activate_flash_attention_impl("fp8_sdpa")
