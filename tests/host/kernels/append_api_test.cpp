@@ -1,6 +1,7 @@
 // What plan() says of an append that it declines, and what it takes from both sides of each limit.
 #include <gtest/gtest.h>
 
+#include <climits>
 #include <cstdint>
 #include <string>
 
@@ -131,6 +132,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Bad{"Fp8K", [](Append& a) { a.k.dtype = Dtype::kE4M3; }, kInvalid,
             "k.dtype is e4m3; it must be bf16, half or float"},
+        Bad{"NoFormat", [](Append& a) { a.k.dtype = a.v.dtype = static_cast<Dtype>(9); }, kInvalid,
+            "k.dtype is unknown; it must be bf16, half or float"},
         Bad{"OtherV", [](Append& a) { a.v.dtype = Dtype::kHalf; }, kInvalid,
             "v.dtype is half; it must be that of k, bf16"},
         Bad{"HalfCache", [](Append& a) { a.k_cache.dtype = Dtype::kHalf; }, kInvalid,
@@ -260,6 +263,14 @@ TEST(CheckAppend, SaysWhatADeviceLacks) {
   const auto made = plan(good(), tests::made_up_device(75));
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.status().message(), "append needs sm_80 or newer; a made-up device is sm_75");
+}
+
+TEST(Append, TakesACacheOfAsManyRowsAsAnIntCounts) {
+  Append a = good();
+  a.pages = 1;
+  a.page_size = INT_MAX;
+  const auto made = plan(a, host_executor());
+  EXPECT_TRUE(made.ok()) << made.status().message();
 }
 
 }  // namespace
