@@ -107,6 +107,9 @@ def test_what_is_not_served_is_named():
     for option in ("softcap", "s_aux", "position_bias"):
         with pytest.raises(NotImplementedError, match=f"{option} is not served"):
             forward(module, q, q, q, None, **{option: 1.0})
+    packed = dict.fromkeys(hooks._PACKED, 20)
+    with pytest.raises(NotImplementedError, match="sliding_window is not served with packed"):
+        forward(module, q, q, q, None, sliding_window=8, **packed)
     out, weights = forward(module, q, q, q, None, scaling=0.3)  # causal by default, as transformers has it
     assert weights is None and out.dtype == q.dtype
     assert torch.equal(out.transpose(1, 2), fp8_sdpa.attention(q, q, q, causal=True, scale=0.3).float())

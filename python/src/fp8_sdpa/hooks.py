@@ -47,7 +47,7 @@ def register_transformers(name: str = "fp8_sdpa", *, fallback: bool = True) -> N
     ) -> tuple[Tensor, None]:
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         lengths = [options.get(n) for n in _PACKED]
-        packed = all(x is not None for x in lengths) and options.get("sliding_window") is None
+        packed = all(x is not None for x in lengths)
         unserved = [n for n in ("softcap", "s_aux", "position_bias") if options.get(n) is not None]
         try:
             if attention_mask is not None and not packed:
@@ -56,6 +56,8 @@ def register_transformers(name: str = "fp8_sdpa", *, fallback: bool = True) -> N
                 raise NotImplementedError(f"dropout is {dropout}; only 0.0 is served")
             if unserved:
                 raise NotImplementedError(f"{unserved[0]} is not served")
+            if packed and options.get("sliding_window") is not None:
+                raise NotImplementedError("sliding_window is not served with packed sequences")
             if packed:
                 one = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
                 out = attention_varlen(*one, *lengths, causal=causal, scale=scaling)
