@@ -38,7 +38,7 @@ Status check_shape(const Quantisation& q) {
     return unsupported("seq is " + std::to_string(q.seq) + "; at most 2^30 is served");
   }
   const std::int64_t heads = std::int64_t{q.batch} * q.heads;
-  if (heads > INT_MAX / 8 || quantiser::tickets_of(q) > INT_MAX / 2) {
+  if (heads > INT_MAX / 8 || quantiser::all_tiles(q) > INT_MAX / 4) {
     return unsupported("batch * heads * seq is " + std::to_string(q.batch) + " * " +
                        std::to_string(q.heads) + " * " + std::to_string(q.seq) +
                        "; some 2^35 is served");

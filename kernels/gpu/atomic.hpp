@@ -163,5 +163,54 @@ GPU_FN void wait_for_word(const Word* address, std::type_identity_t<Word> value,
 #endif
 }
 
+/// st.relaxed.gpu.global.u32 (PTX ISA, "st"): a word that another block may read meanwhile. Who
+/// sees it sees nothing else by that.
+GPU_FN void store_relaxed(std::uint32_t* address, std::uint32_t value) {
+#if GPU_ON_DEVICE
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(address)),
+               "r"(value)
+               : "memory");
+#else
+  std::atomic_ref<std::uint32_t>(*address).store(value, std::memory_order_relaxed);
+  host::schedule_point();
+#endif
+}
+
+/// ld.relaxed.gpu.global.u32 (PTX ISA, "ld"): a word that another block may store meanwhile.
+GPU_FN std::uint32_t load_relaxed(const std::uint32_t* address) {
+#if GPU_ON_DEVICE
+  std::uint32_t value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
+               : "=r"(value)
+               : "l"(__cvta_generic_to_global(address))
+               : "memory");
+  return value;
+#else
+  return std::atomic_ref<std::uint32_t>(*const_cast<std::uint32_t*>(address))
+      .load(std::memory_order_relaxed);
+#endif
+}
+
+/// load_relaxed() until the word is not 0, as wait_for_word() waits: what is waited for is the
+/// word itself. Returns it.
+GPU_FN std::uint32_t wait_while_zero(const std::uint32_t* address,
+                                     [[maybe_unused]] Loc loc = GPU_LOC) {
+  std::uint32_t value = load_relaxed(address);
+#if GPU_ON_DEVICE
+  constexpr int kMostPolls = 1 << 26;  // of a microsecond
+  for (int polls = 0; value == 0; ++polls) {
+    if (polls == kMostPolls) __trap();
+    value = load_relaxed(address);
+  }
+#else
+  while (value == 0) {
+    host::wait_for_word({.address = address, .bytes = sizeof value, .value = 0, .other = true},
+                        loc);
+    value = load_relaxed(address);
+  }
+#endif
+  return value;
+}
+
 }  // namespace GPU_BACKEND
 }  // namespace gpu

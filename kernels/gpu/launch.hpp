@@ -7,13 +7,16 @@
 // have static constexpr bool kOnlySm90a = true: code for every architecture but sm_90a is a trap.
 // K
 // must not be a template over a non-type argument of class type: nvcc's host stub does not compile
-// then. Use a tag type. static constexpr bool kUsesPdl = true: gpu/dependent_launch.hpp.
+// then. Use a tag type. static constexpr bool kUsesPdl = true: gpu/dependent_launch.hpp. static
+// constexpr bool kCooperative = true: all its blocks run at once, and may wait for each other; its
+// grid is at most resident_blocks().
 #pragma once
 
 #include <vector_types.h>
 
 #include <cstddef>
 #include <cstring>
+#include <string>
 #include <type_traits>
 
 #include "gpu/backend.hpp"
@@ -34,6 +37,16 @@ template <class K>
 consteval bool uses_pdl() {
   if constexpr (requires { K::kUsesPdl; }) {
     return K::kUsesPdl;
+  } else {
+    return false;
+  }
+}
+
+/// Whether K's blocks wait for each other.
+template <class K>
+consteval bool is_cooperative() {
+  if constexpr (requires { K::kCooperative; }) {
+    return K::kCooperative;
   } else {
     return false;
   }
@@ -141,15 +154,21 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
   bool early = false;
   if (fp8_sdpa::Status s = can_use_pdl<K>(early); !s.ok()) return s;
   cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  if (is_cooperative<K>()) {
+    static_assert(!(is_cooperative<K>() && uses_pdl<K>()));
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+  } else {
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = dim3(K::kThreads);
   config.dynamicSmemBytes = sizeof(Shared);
   config.stream = queue.stream;
   config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
+  config.numAttrs = early || is_cooperative<K>() ? 1 : 0;
   for (const bool anew : {false, true}) {
     if (fp8_sdpa::Status s = allow_shared_memory<K>(anew); !s.ok()) return s;
     const cudaError_t error = cudaLaunchKernelEx(&config, kernel_entry<K>, params);
@@ -167,6 +186,7 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
       .threads = K::kThreads,
       .min_blocks = K::kMinBlocks,
       .uses_pdl = uses_pdl<K>(),
+      .cooperative = is_cooperative<K>(),
       .shared_bytes = sizeof(Shared),
       .shared_alignment = kSharedAlignment,
       .entry =
@@ -179,6 +199,37 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
   return host::run_grid(request,
                         queue.executor != nullptr ? *queue.executor : fp8_sdpa::ExecutorOptions{});
 #endif
+}
+
+/// How many blocks of K run at once on the current device, which has `sm_count` multiprocessors; on
+/// the host executor as many as K::kMinBlocks says. CUDA is asked once a thread and device.
+template <class K>
+fp8_sdpa::Status resident_blocks(int sm_count, int& blocks) {
+#if GPU_ON_DEVICE
+  struct Known {
+    int device = -1;
+    int of_multiprocessor = 0;
+  };
+  thread_local Known known;
+  int device = 0;
+  FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
+  if (device != known.device) {
+    if (fp8_sdpa::Status s = allow_shared_memory<K>(/*anew=*/false); !s.ok()) return s;
+    int count = 0;
+    FP8_SDPA_RETURN_IF_CUDA_ERROR(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &count, kernel_entry<K>, K::kThreads, sizeof(typename K::Shared)));
+    if (count == 0) {
+      return fp8_sdpa::unsupported("this GPU has no room for a block of " +
+                                   std::to_string(sizeof(typename K::Shared)) +
+                                   " bytes of shared memory");
+    }
+    known = {device, count};
+  }
+  blocks = sm_count * known.of_multiprocessor;
+#else
+  blocks = sm_count * K::kMinBlocks;
+#endif
+  return {};
 }
 
 /// Launches what `earlier(queue)` launches, then K, which starts early. On the host executor that

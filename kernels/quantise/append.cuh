@@ -152,16 +152,13 @@ struct AppendKernel {
   }
 };
 
-/// An axis of size 1 has no stride.
 inline AppendTensor append_tensor(const Append& a, const Tensor& from, const Tensor& cache,
                                   const float* descales) {
-  const auto stride = [](std::int64_t size, std::int64_t of) { return size > 1 ? of : 0; };
   return {from.data,
-          stride(a.heads, from.stride_head),
-          stride(a.tokens, from.stride_seq),
+          from.stride_head,
+          from.stride_seq,
           static_cast<std::uint8_t*>(cache.data),
-          {stride(a.pages, cache.stride_batch), stride(a.heads, cache.stride_head),
-           stride(a.page_size, cache.stride_seq)},
+          {cache.stride_batch, cache.stride_head, cache.stride_seq},
           descales};
 }
 

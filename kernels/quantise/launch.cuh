@@ -13,11 +13,12 @@ template <Dtype kFrom, int kDim>
 Status launch_kernel(const Quantisation& q, const Device& device, void* workspace,
                      const gpu::Queue& queue) {
   using K = Kernel<kFrom, kDim>;
-  const Params params = make_params(q, workspace);
   if (Status s = gpu::fill_zero(workspace, workspace_size(q).zeroed, queue); !s.ok()) return s;
-  const std::int64_t resident = std::int64_t{device.sm_count} * K::kMinBlocks;
-  const std::int64_t blocks = std::min(tickets_of(q), resident);
-  return gpu::launch<K>(dim3(static_cast<unsigned>(blocks)), params, queue);
+  int resident = 0;
+  if (Status s = gpu::resident_blocks<K>(device.sm_count, resident); !s.ok()) return s;
+  const int blocks = blocks_of(q, resident);
+  return gpu::launch<K>(dim3(static_cast<unsigned>(blocks)), make_params(q, workspace, blocks),
+                        queue);
 }
 
 template <int kDim>

@@ -5,14 +5,14 @@
 namespace fp8_sdpa::quantiser {
 namespace {
 
-/// Tiles that lie between two passes: more than blocks that a GPU runs at a time, so that nobody
-/// waits long, and few enough that its L2 cache has them still (6 MB of bf16 at head_dim 128).
-constexpr std::int64_t kTilesBetweenPasses = 384;
+/// Steps from the last sums of a head to its mean, which is two reads and two atomics later.
+constexpr int kStepsToMean = 3;
 
-/// Words of the workspace, in this order.
+/// Words of the workspace, in this order. Of vectors each begins at a multiple of 16 bytes.
 struct Words {
-  std::size_t ticket, tiles_done, amax;
-  std::size_t tile_sums, mean;
+  std::size_t tiles_summed, groups_summed, amax;
+  std::size_t tile_sums, group_sums, mean;
+  std::size_t zeroed;  ///< of the first three
 };
 
 /// splitmix64's output for a state (Steele, Lea and Flood, OOPSLA 2014, figure 17).
@@ -23,47 +23,65 @@ std::uint64_t splitmix64(std::uint64_t state) {
   return state ^ state >> 31;
 }
 
-int pass_count(const Quantisation& q) {
-  return 1 + static_cast<int>(q.smooth) + static_cast<int>(!q.static_descales);
-}
 std::int64_t tiles_of(const Quantisation& q) {
   const int rows = tile_rows(q.from.dtype, q.head_dim);
   return (q.seq + rows - 1) / rows;
 }
 
+std::int64_t groups_of(const Quantisation& q) { return (tiles_of(q) + kGroup - 1) / kGroup; }
+
 Words words_of(const Quantisation& q) {
   const auto heads = static_cast<std::size_t>(q.batch) * static_cast<std::size_t>(q.heads);
   const auto tiles = heads * static_cast<std::size_t>(tiles_of(q));
+  const auto groups = heads * static_cast<std::size_t>(groups_of(q));
   const auto dim = static_cast<std::size_t>(q.head_dim);
-  return {.ticket = 1,
-          .tiles_done = static_cast<std::size_t>(pass_count(q)) * heads,
-          .amax = heads,
-          .tile_sums = q.smooth ? tiles * dim : 0,
-          .mean = q.smooth && q.mean == nullptr ? heads * dim : 0};
+  Words words{.tiles_summed = q.smooth ? groups : 0,
+              .groups_summed = q.smooth ? heads : 0,
+              .amax = q.static_descales ? 0 : tiles,
+              .tile_sums = q.smooth ? tiles * dim : 0,
+              .group_sums = q.smooth ? groups * dim : 0,
+              .mean = q.smooth && q.mean == nullptr ? heads * dim : 0,
+              .zeroed = 0};
+  words.zeroed = (words.tiles_summed + words.groups_summed + words.amax + 3) / 4 * 4;
+  return words;
 }
 
-int lag_of(const Quantisation& q) {
-  const std::int64_t tiles = tiles_of(q);
-  const std::int64_t heads = std::int64_t{q.batch} * q.heads;
-  return static_cast<int>(std::min(heads, (kTilesBetweenPasses + tiles - 1) / tiles));
+/// Steps between the first and the last block that have tiles of one head, at most.
+int steps_apart(int tiles, int blocks) {
+  if (tiles % blocks == 0 || blocks % tiles == 0) return (tiles - 1) / blocks;
+  return (tiles + blocks - 2) / blocks;
+}
+
+/// A tile's codes are written so many steps after it was looked at: two more than other blocks need
+/// to look at the others of its head, which is what the messengers take, and one to spare where
+/// shared memory has room for it.
+int lag_of(int apart) {
+  const int least = apart + 2;
+  return least < kSlots - kAhead ? least + 1 : least;
 }
 
 }  // namespace
 
-std::int64_t tickets_of(const Quantisation& q) {
-  const std::int64_t passes = pass_count(q);
-  const std::int64_t heads = std::int64_t{q.batch} * q.heads;
-  return (heads + (passes - 1) * lag_of(q)) * passes * tiles_of(q);
+int blocks_of(const Quantisation& q, int resident) {
+  const std::int64_t tiles = tiles_of(q);
+  const std::int64_t most = std::min<std::int64_t>(all_tiles(q), resident);
+  const std::int64_t steps = (tiles + most - 1) / most;  // of a head
+  const std::int64_t whole = steps > 1 ? tiles / steps : most / tiles * tiles;
+  const bool is_whole = steps == 1 || tiles % steps == 0;
+  return static_cast<int>(is_whole && 8 * whole >= 7 * most ? whole : most);
+}
+
+std::int64_t all_tiles(const Quantisation& q) {
+  return std::int64_t{q.batch} * q.heads * tiles_of(q);
 }
 
 WorkspaceSize workspace_size(const Quantisation& q) {
   const Words words = words_of(q);
-  const std::size_t zeroed = words.ticket + words.tiles_done + words.amax;
-  const std::size_t all = zeroed + words.tile_sums + words.mean;
-  return {sizeof(std::uint32_t) * zeroed, sizeof(float) * all};
+  const std::size_t all = words.zeroed + words.tile_sums + words.group_sums + words.mean;
+  return {sizeof(std::uint32_t) * words.zeroed, sizeof(float) * std::max<std::size_t>(all, 1)};
 }
 
-Params make_params(const Quantisation& q, void* workspace) {
+Params make_params(const Quantisation& q, void* workspace, int blocks) {
   const Words words = words_of(q);
   const auto strides = [](const Tensor& tensor) {
     return Strides{tensor.stride_batch, tensor.stride_head, tensor.stride_seq};
@@ -74,23 +92,28 @@ Params make_params(const Quantisation& q, void* workspace) {
   p.codes = static_cast<std::uint8_t*>(q.codes.data);
   p.codes_strides = strides(q.codes);
   p.descales = q.descales;
-  p.ticket = static_cast<std::uint32_t*>(workspace);
-  p.tiles_done = p.ticket + words.ticket;
-  p.amax = p.tiles_done + words.tiles_done;
-  p.tile_sums = reinterpret_cast<float*>(p.amax + words.amax);
-  p.mean = q.mean != nullptr ? q.mean : p.tile_sums + words.tile_sums;
+  p.tiles_summed = static_cast<std::uint32_t*>(workspace);
+  p.groups_summed = p.tiles_summed + words.tiles_summed;
+  p.amax = p.groups_summed + words.groups_summed;
+  p.tile_sums = reinterpret_cast<float*>(p.tiles_summed + words.zeroed);
+  p.group_sums = p.tile_sums + words.tile_sums;
+  p.mean = q.mean != nullptr ? q.mean : p.group_sums + words.group_sums;
   p.infinities = q.infinities;
   p.dot_with = q.dot_with;
   p.dots = q.dots;
   p.dot_group = q.dot_group;
   p.seq = static_cast<int>(q.seq);
-  p.heads = q.heads;
+  p.heads = attention::divisor(q.heads);
   p.all_heads = q.batch * q.heads;
   p.tiles = static_cast<int>(tiles_of(q));
-  p.lag = lag_of(q);
-  if (q.smooth) p.passes[p.pass_count++] = Pass::kMean;
-  if (!q.static_descales) p.passes[p.pass_count++] = Pass::kAmax;
-  p.passes[p.pass_count++] = Pass::kCodes;
+  p.groups = static_cast<int>(groups_of(q));
+  p.all_tiles = static_cast<int>(all_tiles(q));
+  p.steps = (p.all_tiles + blocks - 1) / blocks;
+  const int apart = steps_apart(p.tiles, blocks);
+  p.finds_amax = !q.static_descales;
+  p.lag = p.finds_amax ? lag_of(apart) : 0;
+  p.keeps = p.lag <= kSlots - kAhead;
+  p.lead = q.smooth ? apart + 2 + kStepsToMean : 0;
   p.e5m2 = q.codes.dtype == Dtype::kE5M2;
   p.rotate = q.rotate;
   p.smooth = q.smooth;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "attention/divisor.hpp"
 #include "fp8_sdpa/append.hpp"
 #include "fp8_sdpa/quantise.hpp"
 #include "gpu/queue.hpp"
@@ -11,23 +12,30 @@
 namespace fp8_sdpa::quantiser {
 
 inline constexpr int kMinSmVersion = 80;
-inline constexpr int kWarps = 8;  ///< of a block
 /// Of a lane: two where they are short.
 constexpr int rows_of_lane(Dtype from, int head_dim) {
   return head_dim == 64 && from != Dtype::kFloat ? 2 : 1;
 }
+/// Warps of a block that compute: a tile of theirs is 16 KB.
+constexpr int compute_warps(Dtype from, int head_dim) {
+  const int bytes_of_warp =
+      8 * rows_of_lane(from, head_dim) * head_dim * (from == Dtype::kFloat ? 4 : 2);
+  return 16 * 1024 / bytes_of_warp;
+}
 /// Rows that a block takes at a time.
 constexpr int tile_rows(Dtype from, int head_dim) {
-  return 8 * rows_of_lane(from, head_dim) * kWarps;
+  return 8 * rows_of_lane(from, head_dim) * compute_warps(from, head_dim);
 }
+/// Tiles that a block has room for: two blocks of an sm_90, or one of an sm_89.
+inline constexpr int kSlots = 5;
+/// Steps between a tile's being asked for and its first use.
+inline constexpr int kAhead = 2;
+/// Tiles whose sums are added up together.
+inline constexpr int kGroup = 16;
 inline constexpr int kMaxHeadDim = 256;
 /// Smaller descales are 1: what a larger one makes a code of is a normal float, which no device
 /// flushes, and so is its reciprocal.
 inline constexpr float kLeastDescale = 0x1p-100F;
-
-/// What is done with a tile. All tiles of a head have been through a pass before one of them comes
-/// to the next.
-enum class Pass : std::uint8_t { kMean, kAmax, kCodes };
 
 /// Strides in elements.
 struct Strides {
@@ -39,35 +47,44 @@ struct Params {
   Strides from_strides;
   std::uint8_t* codes;
   Strides codes_strides;
-  float* descales;        ///< of each (batch, head), as all below
-  float* mean;            ///< head_dim each
-  float* tile_sums;       ///< `tiles` times head_dim each
-  std::uint32_t* ticket;  ///< the next work, in order; zero at first, as the next two
-  /// (passes, all heads): tiles that have been through a pass, and one more once the mean is there.
-  std::uint32_t* tiles_done;
-  std::uint32_t* amax;        ///< bits of a float
-  std::uint32_t* infinities;  ///< or null
-  const float* dot_with;      ///< head_dim each of dot_group heads, or null
-  float* dots;                ///< seq each
+  float* descales;    ///< of each (batch, head), as all below
+  float* mean;        ///< head_dim each
+  float* tile_sums;   ///< `tiles` times head_dim each
+  float* group_sums;  ///< `groups` times head_dim each
+  /// Zero at first, as the next two: of each group, tiles that are in tile_sums.
+  std::uint32_t* tiles_summed;
+  std::uint32_t* groups_summed;  ///< groups that are in group_sums, and one more for the mean
+  std::uint32_t* amax;           ///< of each tile: 0, or the bits of a float and the sign bit
+  std::uint32_t* infinities;     ///< or null
+  const float* dot_with;         ///< head_dim each of dot_group heads, or null
+  float* dots;                   ///< seq each
   int dot_group;
   int seq;
-  int heads;      ///< of a batch
-  int all_heads;  ///< batch * heads
-  int tiles;      ///< of a head
-  int lag;        ///< heads that a pass is behind the one before it
-  Pass passes[3];
-  int pass_count;
+  attention::Divisor heads;  ///< of a batch
+  int all_heads;             ///< batch * heads
+  int tiles;                 ///< of a head
+  int groups;                ///< of kGroup tiles of a head
+  int all_tiles;             ///< of all heads
+  int steps;                 ///< of a block that has the most tiles
+  int lead;                  ///< steps that sums are ahead of largest magnitudes, or of codes
+  int lag;                   ///< steps that codes are behind largest magnitudes
+  bool keeps;                ///< a tile stays in shared memory for so long
+  bool finds_amax;
   bool e5m2;
   bool rotate;
   bool smooth;
   std::uint64_t signs[kMaxHeadDim / 64];  ///< of the rotation: a set bit for -1
 };
 
-/// Those of a quantisation that has been checked.
-Params make_params(const Quantisation& quantisation, void* workspace);
+/// How many of the blocks that run at once are launched: all, or, where that is nearly all, so many
+/// that heads begin where steps do, and nobody waits for a head's last tile a step longer.
+int blocks_of(const Quantisation& quantisation, int resident);
 
-/// Tickets that blocks take in all, those between whose passes there is no head included.
-std::int64_t tickets_of(const Quantisation& quantisation);
+/// Those of a quantisation that has been checked, for so many blocks at once.
+Params make_params(const Quantisation& quantisation, void* workspace, int blocks);
+
+/// Tiles of all heads.
+std::int64_t all_tiles(const Quantisation& quantisation);
 
 /// Bytes of workspace, and how many of its first are zero before the kernel runs.
 struct WorkspaceSize {

@@ -6,12 +6,14 @@
 // The Hadamard matrix of head_dim is a product over the bits of a column: H[c][n] = (-1)^(ones of
 // c & n). The bits of t and the lowest two are a multiply by the one of 16, with mma: its operand
 // takes a lane's elements where they are, as k = 2 t, 2 t + 1, 8 + 2 t, 9 + 2 t, and its result
-// leaves them there. The others are sums and differences of a lane's own.
+// leaves them there. The third is a second multiply that adds or subtracts. The others are sums and
+// differences of a lane's own.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "gpu/gpu.hpp"
 #include "quantise/params.hpp"
@@ -28,8 +30,14 @@ struct Rows {
   float x[kRows][kParts<kDim>][8];
 };
 
+template <Dtype kFrom, int kDim>
+inline constexpr int kRowsOfLane = rows_of_lane(kFrom, kDim);
+
 /// Of a lane's row `nth`.
-GPU_FN int row_in_warp(int nth) { return gpu::lane_idx() / 4 + 8 * nth; }
+template <Dtype kFrom, int kDim>
+GPU_FN int row_in_tile(int nth) {
+  return 8 * (kRowsOfLane<kFrom, kDim> * gpu::warp_idx() + nth) + gpu::lane_idx() / 4;
+}
 GPU_FN int first_column(int part) { return 32 * part + gpu::lane_idx() % 4 * 8; }
 
 /// Whether the rotation turns a column's sign.
@@ -43,9 +51,9 @@ struct SignMasks {
   uint4 of_eight[kDim / 8];
 
   /// Filled by all threads of the block, which wait for each other then.
-  GPU_FN void fill(const Params& p) {
+  GPU_FN void fill(const Params& p, int threads) {
     auto* const words = reinterpret_cast<std::uint32_t*>(of_eight);
-    for (int i = gpu::thread_idx(); i < kDim / 2; i += kWarps * gpu::kWarpSize) {
+    for (int i = gpu::thread_idx(); i < kDim / 2; i += threads) {
       words[i] = (flips(p, 2 * i) ? 0x8000U : 0U) | (flips(p, 2 * i + 1) ? 0x80000000U : 0U);
     }
   }
@@ -58,18 +66,24 @@ GPU_FN bool is_odd(unsigned bits) {
   return ((bits ^ bits >> 1) & 1U) != 0;
 }
 
-/// 1 / sqrt(head_dim)
+/// 1 / sqrt(head_dim), by which rows are multiplied last.
 template <int kDim>
 inline constexpr float kHadamardFactor = kDim == 64    ? 0x1p-3F
                                          : kDim == 128 ? 0x1.6a09e6p-4F
                                                        : 0x1p-4F;
+
+/// Rotated rows are short of this factor up to where they become codes.
+template <int kDim>
+GPU_FN float factor(const Params& p) {
+  return p.rotate ? kHadamardFactor<kDim> : 1.0F;
+}
 
 /// The Hadamard matrix of 16 as an operand.
 template <gpu::Float16 kType>
 struct Hadamard16 {
   std::uint32_t b[2][2];
 
-  GPU_FN Hadamard16() {
+  GPU_FN void fill() {
     const int g = gpu::lane_idx() / 4;
     const int t = gpu::lane_idx() % 4;
     constexpr std::uint32_t kOne = kType == gpu::Float16::kHalf ? 0x3c00 : 0x3f80;
@@ -86,33 +100,35 @@ struct Hadamard16 {
     }
   }
 
-  /// Adds the products with a lane's 8 columns of a part.
-  template <int kRows, int kPartsOfRow>
-  GPU_FN void add(const std::uint32_t (&words)[kRows][4], float (&x)[kRows][kPartsOfRow][8],
-                  int part) const {
-    constexpr int kLast = kRows - 1;  // of one row, what mma does with the other's is not looked at
+  /// Of a lane's 8 columns of two parts, or of a part of two rows: the products of columns 0 to 3
+  /// and of 4 to 7 with the matrix, their sum and their difference.
+  GPU_FN void add(const std::uint32_t (&first)[4], const std::uint32_t (&second)[4], float (&x)[8],
+                  float (&y)[8]) const {
 #pragma unroll
     for (int four = 0; four < 8; four += 4) {
-      const int w = four / 2;
-      const std::uint32_t a[4] = {words[0][w], words[kLast][w], words[0][w + 1],
-                                  words[kLast][w + 1]};
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
-        float* const low = &x[0][part][four + 2 * tile];
-        float* const high = &x[kLast][part][four + 2 * tile];
-        float d[4] = {low[0], low[1], high[0], high[1]};
-        gpu::mma_m16n8k16<kType>(d, a, b[tile]);
-        high[0] = d[2];
-        high[1] = d[3];
-        low[0] = d[0];
-        low[1] = d[1];
+        const int c = four + 2 * tile;
+        float d[4] = {x[c], x[c + 1], y[c], y[c + 1]};
+#pragma unroll
+        for (int w = 0; w < 4; w += 2) {
+          const std::uint32_t a[4] = {first[w], second[w], first[w + 1], second[w + 1]};
+          const std::uint32_t minus = four + w > 4 ? 0x80008000U : 0U;
+          const std::uint32_t matrix[2] = {b[tile][0] ^ minus, b[tile][1] ^ minus};
+          gpu::mma_m16n8k16<kType>(d, a, matrix);
+        }
+        x[c] = d[0];
+        x[c + 1] = d[1];
+        y[c] = d[2];
+        y[c + 1] = d[3];
       }
     }
   }
 };
 
-/// The sums and differences that are left, and the factor.
-template <int kDim, int kRows>
+/// The sums and differences that are left, all or all but the last: between x[.][part] and
+/// x[.][part + kParts / 2].
+template <bool kAll, int kDim, int kRows>
 GPU_FN void finish_hadamard(Rows<kDim, kRows>& rows) {
   const auto both = [](float& a, float& b) {
     const float sum = a + b;
@@ -122,12 +138,7 @@ GPU_FN void finish_hadamard(Rows<kDim, kRows>& rows) {
 #pragma unroll
   for (auto& x : rows.x) {
 #pragma unroll
-    for (int part = 0; part < kParts<kDim>; ++part) {
-#pragma unroll
-      for (int c = 0; c < 4; ++c) both(x[part][c], x[part][c + 4]);
-    }
-#pragma unroll
-    for (int bit = 1; bit < kParts<kDim>; bit *= 2) {
+    for (int bit = 1; bit < (kAll ? kParts<kDim> : kParts<kDim> / 2); bit *= 2) {
 #pragma unroll
       for (int part = 0; part < kParts<kDim>; ++part) {
         if ((part & bit) != 0) continue;
@@ -135,36 +146,70 @@ GPU_FN void finish_hadamard(Rows<kDim, kRows>& rows) {
         for (int c = 0; c < 8; ++c) both(x[part][c], x[part | bit][c]);
       }
     }
-#pragma unroll
-    for (int part = 0; part < kParts<kDim>; ++part) {
-#pragma unroll
-      for (int c = 0; c < 8; ++c) x[part][c] *= kHadamardFactor<kDim>;
-    }
   }
 }
 
-/// Loads 16 bytes for each of a lane's rows and parts; zeros for rows past the end.
-template <int kDim, int kRows, class Element, class Take>
-GPU_FN void load(const Params& p, const Element* head, int warp_row, const Take& take) {
+/// A lane's elements of a tile are read 16 bytes at a time, by `vector(nth, part, i)` of one of
+/// two: Loaded has them in registers, Held in shared memory. Rows that are not there are zero.
+template <Dtype kFrom, int kDim>
+struct Layout {
+  using Element = std::conditional_t<kFrom == Dtype::kFloat, float, std::uint16_t>;
+  static constexpr int kRows = kRowsOfLane<kFrom, kDim>;
+  static constexpr int kVector = 16 / static_cast<int>(sizeof(Element));
+  static constexpr int kVectors = 8 / kVector;  ///< of a part
+
+  /// f(nth, part, i, address, whether the row is there) for each. `first` is the lane's first
+  /// element.
+  template <class F>
+  GPU_FN static void for_each(const Element* first, std::int64_t stride, int rows, const F& f) {
 #pragma unroll
-  for (int nth = 0; nth < kRows; ++nth) {
-    const int row = warp_row + row_in_warp(nth);
-    const bool there = row < p.seq;
-    const Element* const from = head + (there ? row * p.from_strides.seq : 0);
-    constexpr int kVector = 16 / static_cast<int>(sizeof(Element));
+    for (int nth = 0; nth < kRows; ++nth) {
+      const bool there = row_in_tile<kFrom, kDim>(nth) < rows;
+      const Element* const from = first + nth * 8 * stride;
 #pragma unroll
-    for (int part = 0; part < kParts<kDim>; ++part) {
+      for (int part = 0; part < kParts<kDim>; ++part) {
 #pragma unroll
-      for (int i = 0; i < 8 / kVector; ++i) {
-        uint4 vector = {};
-        if (there) {
-          vector = *reinterpret_cast<const uint4*>(from + first_column(part) + i * kVector);
-        }
-        take(nth, part, i, vector);
+        for (int i = 0; i < kVectors; ++i) f(nth, part, i, from + 32 * part + i * kVector, there);
       }
     }
   }
-}
+};
+
+template <Dtype kFrom, int kDim>
+struct Loaded {
+  using L = Layout<kFrom, kDim>;
+  uint4 vectors[L::kRows][kParts<kDim>][L::kVectors];
+
+  GPU_FN const uint4& vector(int nth, int part, int i) const { return vectors[nth][part][i]; }
+
+  GPU_FN void load(const typename L::Element* first, std::int64_t stride, int rows) {
+    L::for_each(first, stride, rows,
+                [&](int nth, int part, int i, const typename L::Element* from, bool there) {
+                  vectors[nth][part][i] = uint4{};
+                  if (there) vectors[nth][part][i] = *reinterpret_cast<const uint4*>(from);
+                });
+  }
+};
+
+/// Each thread has copied what it looks at itself: nobody waits for others.
+template <Dtype kFrom, int kDim>
+struct Held {
+  using L = Layout<kFrom, kDim>;
+  uint4 vectors[L::kRows][kParts<kDim>][L::kVectors][compute_warps(kFrom, kDim) * gpu::kWarpSize];
+
+  GPU_FN const uint4& vector(int nth, int part, int i) const {
+    return vectors[nth][part][i][gpu::thread_idx()];
+  }
+
+  /// Starts the copy.
+  GPU_FN void copy(const typename L::Element* first, std::int64_t stride, int rows) {
+    L::for_each(first, stride, rows,
+                [&](int nth, int part, int i, const typename L::Element* from, bool there) {
+                  gpu::cp_async_16_zfill(&vectors[nth][part][i][gpu::thread_idx()], from,
+                                         there ? gpu::kCpAsyncBytes : 0);
+                });
+  }
+};
 
 /// Two elements of a word.
 template <Dtype kFrom>
@@ -181,34 +226,23 @@ GPU_FN float2 two_values(std::uint32_t word) {
   }
 }
 
-/// bf16 or half, two a word.
+/// What is made of a lane's elements: of bf16 or half, two a word.
 template <Dtype kFrom, int kDim>
 struct Source {
   static constexpr int kRows = rows_of_lane(kFrom, kDim);
   static constexpr gpu::Float16 kType =
       kFrom == Dtype::kHalf ? gpu::Float16::kHalf : gpu::Float16::kBFloat16;
-  using Element = std::uint16_t;
-  std::uint32_t words[kParts<kDim>][kRows][4];
 
-  GPU_FN void load_rows(const Params& p, const Element* head, int warp_row) {
-    load<kDim, kRows>(p, head, warp_row, [&](int nth, int part, int /*i*/, const uint4& vector) {
-      std::uint32_t(&to)[4] = words[part][nth];
-      to[0] = vector.x;
-      to[1] = vector.y;
-      to[2] = vector.z;
-      to[3] = vector.w;
-    });
-  }
-
-  GPU_FN int infinities() const {
+  template <class From>
+  GPU_FN static int infinities(const From& from) {
     constexpr std::uint32_t kInfinity = kFrom == Dtype::kHalf ? 0x7c00 : 0x7f80;
     int count = 0;
 #pragma unroll
-    for (const auto& part : words) {
+    for (int nth = 0; nth < kRows; ++nth) {
 #pragma unroll
-      for (const auto& row : part) {
-#pragma unroll
-        for (const std::uint32_t word : row) {
+      for (int part = 0; part < kParts<kDim>; ++part) {
+        const uint4 vector = from.vector(nth, part, 0);
+        for (const std::uint32_t word : {vector.x, vector.y, vector.z, vector.w}) {
           count += static_cast<int>((word & 0x7fffU) == kInfinity) +
                    static_cast<int>((word >> 16 & 0x7fffU) == kInfinity);
         }
@@ -217,63 +251,76 @@ struct Source {
     return count;
   }
 
-  GPU_FN void values(Rows<kDim, kRows>& rows) const {
+  GPU_FN static void take_vector(const uint4& vector, float (&x)[8]) {
+    const std::uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
 #pragma unroll
-    for (int part = 0; part < kParts<kDim>; ++part) {
-#pragma unroll
-      for (int nth = 0; nth < kRows; ++nth) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float2 two = two_values<kFrom>(words[part][nth][i]);
-          rows.x[nth][part][2 * i] = two.x;
-          rows.x[nth][part][2 * i + 1] = two.y;
-        }
-      }
+    for (int i = 0; i < 4; ++i) {
+      const float2 two = two_values<kFrom>(words[i]);
+      x[2 * i] = two.x;
+      x[2 * i + 1] = two.y;
     }
   }
 
-  GPU_FN void rotated(const SignMasks<kDim>& signs, Rows<kDim, kRows>& rows) {
-    const Hadamard16<kType> hadamard;
+  template <class From>
+  GPU_FN static void eight(const From& from, int nth, int part, float (&x)[8]) {
+    take_vector(from.vector(nth, part, 0), x);
+  }
+
+  using Hadamard = Hadamard16<kType>;
+
+  /// The signs, and the products with the matrix of 16.
+  template <class From>
+  GPU_FN static void begin_rotation(const From& from, const SignMasks<kDim>& signs,
+                                    const Hadamard& hadamard, Rows<kDim, kRows>& rows) {
     rows = {};
 #pragma unroll
-    for (int part = 0; part < kParts<kDim>; ++part) {
-      const uint4 masks = signs.of_eight[first_column(part) / 8];
-      for (auto& row : words[part]) {
-        row[0] ^= masks.x;
-        row[1] ^= masks.y;
-        row[2] ^= masks.z;
-        row[3] ^= masks.w;
+    for (int part = 0; part < kParts<kDim>; part += 2) {
+      const uint4 masks[2] = {signs.of_eight[first_column(part) / 8],
+                              signs.of_eight[first_column(part + 1) / 8]};
+#pragma unroll
+      for (int nth = 0; nth < kRows; ++nth) {
+        std::uint32_t words[2][4];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const uint4 vector = from.vector(nth, part + i, 0);
+          words[i][0] = vector.x ^ masks[i].x;
+          words[i][1] = vector.y ^ masks[i].y;
+          words[i][2] = vector.z ^ masks[i].z;
+          words[i][3] = vector.w ^ masks[i].w;
+        }
+        hadamard.add(words[0], words[1], rows.x[nth][part], rows.x[nth][part + 1]);
       }
-      hadamard.add(words[part], rows.x, part);
     }
-    finish_hadamard(rows);
   }
 };
 
-/// float: for mma the sum of three bf16, of 8 bits each, which is exact.
+/// Of float: for mma the sum of three bf16, of 8 bits each, which is exact.
 template <int kDim>
 struct Source<Dtype::kFloat, kDim> {
   static constexpr int kRows = rows_of_lane(Dtype::kFloat, kDim);
-  using Element = float;
-  Rows<kDim, kRows> from;
 
-  GPU_FN void load_rows(const Params& p, const Element* head, int warp_row) {
-    load<kDim, kRows>(p, head, warp_row, [&](int nth, int part, int i, const uint4& vector) {
-      memcpy(&from.x[nth][part][4 * i], &vector, sizeof vector);
-    });
-  }
-
-  GPU_FN int infinities() const {
+  template <class From>
+  GPU_FN static int infinities(const From& from) {
     int count = 0;
 #pragma unroll
-    for (const auto& part : from.x[0]) {
+    for (int part = 0; part < kParts<kDim>; ++part) {
+      float x[8];
+      eight(from, 0, part, x);
 #pragma unroll
-      for (const float x : part) count += static_cast<int>(std::fabs(x) == INFINITY);
+      for (const float value : x) count += static_cast<int>(std::fabs(value) == INFINITY);
     }
     return count;
   }
 
-  GPU_FN void values(Rows<kDim, kRows>& rows) const { rows = from; }
+  GPU_FN static void take_vector(const uint4& vector, float (&x)[4]) {
+    memcpy(x, &vector, sizeof vector);
+  }
+
+  template <class From>
+  GPU_FN static void eight(const From& from, int nth, int part, float (&x)[8]) {
+    memcpy(&x[0], &from.vector(nth, part, 0), sizeof(uint4));
+    memcpy(&x[4], &from.vector(nth, part, 1), sizeof(uint4));
+  }
 
   /// Cuts the upper 16 bits off what is left of two elements. A NaN or an infinity goes whole.
   GPU_FN static std::uint32_t cut(float* two) {
@@ -291,25 +338,32 @@ struct Source<Dtype::kFloat, kDim> {
     return upper[0] >> 16 | upper[1];
   }
 
-  GPU_FN void rotated(const SignMasks<kDim>& signs, Rows<kDim, kRows>& rows) const {
-    const Hadamard16<gpu::Float16::kBFloat16> hadamard;
+  using Hadamard = Hadamard16<gpu::Float16::kBFloat16>;
+
+  template <class From>
+  GPU_FN static void begin_rotation(const From& from, const SignMasks<kDim>& signs,
+                                    const Hadamard& hadamard, Rows<kDim, kRows>& rows) {
     rows = {};
 #pragma unroll
-    for (int part = 0; part < kParts<kDim>; ++part) {
-      const uint4 eight = signs.of_eight[first_column(part) / 8];
-      const std::uint32_t masks[4] = {eight.x, eight.y, eight.z, eight.w};
-      float left[8];
+    for (int part = 0; part < kParts<kDim>; part += 2) {
+      const uint4 masks[2] = {signs.of_eight[first_column(part) / 8],
+                              signs.of_eight[first_column(part + 1) / 8]};
+      float left[2][8];
 #pragma unroll
-      for (int c = 0; c < 8; ++c) left[c] = from.x[0][part][c];
+      for (int i = 0; i < 2; ++i) eight(from, 0, part + i, left[i]);
 #pragma unroll
       for (int term = 0; term < 3; ++term) {
-        std::uint32_t words[1][4];
+        std::uint32_t words[2][4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) words[0][i] = cut(&left[2 * i]) ^ masks[i];
-        hadamard.add(words, rows.x, part);
+        for (int i = 0; i < 2; ++i) {
+          words[i][0] = cut(&left[i][0]) ^ masks[i].x;
+          words[i][1] = cut(&left[i][2]) ^ masks[i].y;
+          words[i][2] = cut(&left[i][4]) ^ masks[i].z;
+          words[i][3] = cut(&left[i][6]) ^ masks[i].w;
+        }
+        hadamard.add(words[0], words[1], rows.x[0][part], rows.x[0][part + 1]);
       }
     }
-    finish_hadamard(rows);
   }
 };
 

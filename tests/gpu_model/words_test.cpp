@@ -86,6 +86,58 @@ TEST(Words, NobodyIsWaitedForWhoHasNotBegun) {
   expect_kernel_error(status, {"block (5, 0, 0)", "deadlock", "wait_for_word", "words_test.cpp"});
 }
 
+/// Each block tells the others, and waits for all of them.
+template <bool kAtOnce>
+struct Ring {
+  struct Params {
+    Words* words;
+    unsigned silent;  ///< a block that tells nobody
+  };
+  using Shared = NoShared;
+  static constexpr int kThreads = 32;
+  static constexpr int kMinBlocks = 1;
+  static constexpr bool kCooperative = kAtOnce;
+  GPU_FN static void run(const Params& p, Shared& /*unused*/) {
+    if (gpu::thread_idx() != 0) return;
+    const unsigned block = gpu::block_idx().x;
+    if (block != p.silent) gpu::store_relaxed(&p.words->told[block], block + 1);
+    for (unsigned other = 0; other < kBlocks; ++other) {
+      p.words->seen[block] += static_cast<int>(gpu::wait_while_zero(&p.words->told[other]));
+    }
+  }
+};
+
+TEST(Words, BlocksThatRunAtOnceWaitForEachOther) {
+  for (int os_threads = 1; os_threads <= 4; ++os_threads) {
+    for (const auto schedule : {fp8_sdpa::Schedule::kFifo, fp8_sdpa::Schedule::kLifo}) {
+      Words words;
+      const ExecutorOptions options{.schedule = schedule, .os_threads = os_threads};
+      const auto status =
+          gpu::launch<Ring<true>>(dim3(kBlocks), {&words, kBlocks}, {.executor = &options});
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (const int seen : words.seen) EXPECT_EQ(seen, 21);
+    }
+  }
+}
+
+// What a launch that is not cooperative would be left with on a GPU that is busy.
+TEST(Words, BlocksThatMayNotRunAtOnceWaitForEachOtherInVain) {
+  Words words;
+  const ExecutorOptions options{.os_threads = 1};
+  const auto status =
+      gpu::launch<Ring<false>>(dim3(kBlocks), {&words, kBlocks}, {.executor = &options});
+  expect_kernel_error(status, {"deadlock", "wait_for_word", "words_test.cpp"});
+}
+
+TEST(Words, BlocksThatRunAtOnceAndWaitForOneThatIsSilentAreADeadlock) {
+  for (int os_threads = 1; os_threads <= 2; ++os_threads) {
+    Words words;
+    const ExecutorOptions options{.os_threads = os_threads};
+    const auto status = gpu::launch<Ring<true>>(dim3(kBlocks), {&words, 3}, {.executor = &options});
+    expect_kernel_error(status, {"deadlock", "wait_for_word", "words_test.cpp"});
+  }
+}
+
 TEST(Words, AWordThatNobodyWritesIsADeadlock) {
   for (int os_threads = 1; os_threads <= 2; ++os_threads) {
     Words words;

@@ -100,6 +100,11 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
   many.heads = 16;
   many.seq = 140;
   add("many_heads", many);
+  QuantiserCase groups = plain;  // more tiles than are added up at once, where rows are long
+  groups.batch = groups.heads = 1;
+  groups.seq = 600;
+  groups.smooth = true;
+  add("sums_of_groups", groups);
   QuantiserCase one = all;
   one.seq = 1;
   add("one_row", one);

@@ -78,10 +78,12 @@ class QuantisePlan {
 /// everything else. The device is an sm_80 or newer, or the host executor.
 Result<QuantisePlan> plan(const Quantisation& quantisation, const Device& device);
 
-/// Launches the plan on `stream`: one kernel, which reads `from` from memory once (a second time
-/// from the L2 cache) and writes the codes. `workspace` has workspace_bytes(), whatever is in them;
-/// launches that may run at the same time need one each. Errors, streams and graphs: as of
-/// forward(const Plan&, ...). The same bits come out whenever it runs.
+/// Launches the plan on `stream`: one kernel, which reads `from` from memory once (parts of it
+/// again from the L2 cache) and writes the codes. Its launch is cooperative: it begins when the
+/// device has room for all its blocks, and other kernels run beside it as far as they fit.
+/// `workspace` has workspace_bytes(), whatever is in them; launches that may run at the same time
+/// need one each. Errors, streams and graphs: as of forward(const Plan&, ...). The same bits come
+/// out whenever it runs.
 Status quantise(const QuantisePlan& plan, void* workspace, CUstream_st* stream);
 
 }  // namespace fp8_sdpa

@@ -181,14 +181,13 @@ TEST_P(Quantiser, HasNoSubnormalDescale) {
   }
 }
 
-// Whoever takes which ticket when: more blocks than one, and heads of several tiles.
+// Whichever block comes to its tiles first: heads of several tiles, of which blocks have several.
 TEST(QuantiserSchedules, GiveTheSameBits) {
   Device device;
   if (!use_backend(Backend::kHost, &device)) return;
   device.sm_count = 3;
   QuantiserCase heads{.batch = 1, .heads = 5, .seq = 300, .head_dim = 64};
   heads.rotate = heads.smooth = true;
-  // Whose passes follow each other without another head between.
   const QuantiserCase lone{.batch = 1, .heads = 1, .seq = 700, .head_dim = 64};
   for (const QuantiserCase& request : {heads, lone}) {
     const std::vector<float> values = quantiser_values(request);
@@ -203,6 +202,30 @@ TEST(QuantiserSchedules, GiveTheSameBits) {
       }
     }
     device.executor = nullptr;
+  }
+}
+
+// Few blocks, of which each has many tiles of a head and loads them twice; and so many that a head
+// begins where a step does, that it does not, and that some have nothing to do.
+TEST(QuantiserBlocks, GiveTheSameBitsHoweverManyRun) {
+  Device device;
+  if (!use_backend(Backend::kHost, &device)) return;
+  QuantiserCase longest{.batch = 1, .heads = 2, .seq = 600, .head_dim = 256};
+  longest.smooth = true;
+  QuantiserCase heads{.batch = 1, .heads = 5, .seq = 300, .head_dim = 64};
+  heads.rotate = heads.smooth = true;
+  const QuantiserCase lone{.batch = 1, .heads = 1, .seq = 700, .head_dim = 64};
+  QuantiserCase fixed = heads;
+  fixed.static_descales = {0x1p-8F, 1e-3F, 0.01F, 0.1F, 3.0F};
+  for (const QuantiserCase& request : {longest, heads, lone, fixed}) {
+    const std::vector<float> values = quantiser_values(request);
+    device.sm_count = 1;
+    const reference::Quantised first = run(request, values, device);
+    expect_right(request, values, first);
+    for (const int multiprocessors : {2, 3, 4, 11}) {
+      device.sm_count = multiprocessors;
+      EXPECT_EQ(run(request, values, device), first) << multiprocessors;
+    }
   }
 }
 

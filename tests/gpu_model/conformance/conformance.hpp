@@ -23,6 +23,7 @@ enum class Primitive {
   kAtomicAdd,
   kAtomicCas,
   kAtomicMax,
+  kBlocksAtOnce,
   kWaitForWord,
   kWaitForWideWord,
   kEarlyStart,

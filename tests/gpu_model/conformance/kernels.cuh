@@ -263,6 +263,25 @@ struct AtomicMax : KernelBase<kAtomicThreads> {
   }
 };
 
+/// in: an unsigned per thread of the grid, none of them 0. out: the same, told to all blocks; of
+/// each thread, the sum of its own and of what the same thread of each block has told.
+struct BlocksAtOnce : KernelBase<kAtomicThreads> {
+  static constexpr bool kCooperative = true;
+  GPU_FN static void run(const Buffers& p, Nothing&) {
+    constexpr int kAll = kAtomicBlocks * kAtomicThreads;
+    const int first = static_cast<int>(gpu::block_idx().x) * kAtomicThreads;
+    const int thread = gpu::thread_idx();
+    auto* const told = static_cast<std::uint32_t*>(p.out);
+    gpu::store_relaxed(told + first + thread,
+                       static_cast<const std::uint32_t*>(p.in)[first + thread]);
+    std::uint32_t sum = gpu::load_relaxed(told + first + thread);
+    for (int block = kAtomicBlocks - 1; block >= 0; --block) {
+      sum += gpu::wait_while_zero(told + block * kAtomicThreads + thread);
+    }
+    told[kAll + first + thread] = sum;
+  }
+};
+
 /// The first `words` of out are zero then.
 template <class Kernel>
 fp8_sdpa::Status launch_atomic(const Buffers& buffers, int words, const gpu::Queue& queue) {
@@ -313,6 +332,8 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kAtomicAdd: return launch_atomic<AtomicAdd<false>>(b, kAtomicTurns, q);
     case Primitive::kAtomicCas: return launch_atomic<AtomicAdd<true>>(b, kAtomicTurns, q);
     case Primitive::kAtomicMax: return launch_atomic<AtomicMax>(b, 4, q);
+    case Primitive::kBlocksAtOnce:
+      return launch_atomic<BlocksAtOnce>(b, kAtomicBlocks * kAtomicThreads, q);
     case Primitive::kWaitForWord: return launch_wait<std::uint32_t>(b, q);
     case Primitive::kWaitForWideWord: return launch_wait<std::uint64_t>(b, q);
     case Primitive::kEarlyStart:

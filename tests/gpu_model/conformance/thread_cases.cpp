@@ -114,6 +114,20 @@ Case atomic_max_case() {
   return make_case("atomic_max_relaxed", Primitive::kAtomicMax, in, expected, 0);
 }
 
+Case blocks_at_once_case() {
+  std::vector<std::uint32_t> in;
+  for (const int value : numbers(kAtomicWarps * kLanes, 37)) {
+    in.push_back(static_cast<std::uint32_t>(value) * 2 + 1);
+  }
+  std::vector<std::uint32_t> expected = in;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    std::uint32_t sum = in[i];
+    for (std::size_t j = i % kAtomicThreads; j < in.size(); j += kAtomicThreads) sum += in[j];
+    expected.push_back(sum);
+  }
+  return make_case("blocks_at_once", Primitive::kBlocksAtOnce, in, expected, 0);
+}
+
 Case wait_for_word_case(const char* name, Primitive primitive, bool wide) {
   const auto in = numbers((kWordWarps - 1) * kLanes, 59);
   std::vector<std::uint32_t> expected(kWordSums + kLanes, 0);
@@ -169,6 +183,7 @@ void add_thread_cases(std::vector<Case>& all) {
   all.push_back(atomic_case("atomic_add_acq_rel", Primitive::kAtomicAdd));
   all.push_back(atomic_case("atomic_cas_acq_rel_if", Primitive::kAtomicCas));
   all.push_back(atomic_max_case());
+  all.push_back(blocks_at_once_case());
   all.push_back(wait_for_word_case("wait_for_word", Primitive::kWaitForWord, false));
   all.push_back(wait_for_word_case("wait_for_wide_word", Primitive::kWaitForWideWord, true));
   all.push_back(early_start_case());

@@ -169,7 +169,7 @@ TEST(Quantisation, IsPlannedAndAsksForAWorkspace) {
   EXPECT_TRUE(odd.ok()) << odd.status().message();
 }
 
-// The tickets of a launch, and the heads, are counted in an int: the most of each, and one more.
+// The tiles of a launch, and the heads, are counted in an int: the most of each, and one more.
 TEST(Quantisation, TakesAsManyHeadsAsCanBeCounted) {
   Quantisation q = good();
   q.batch = 1;
@@ -189,7 +189,7 @@ TEST(Quantisation, TakesAsManyHeadsAsCanBeCounted) {
   };
   q.seq = std::int64_t{1} << 30;
   q.heads = 1;
-  while (quantiser::tickets_of(q) <= INT_MAX / 2) ++q.heads;
+  while (quantiser::all_tiles(q) <= INT_MAX / 4) ++q.heads;
   expect_most(q.heads - 1);
   q.seq = 1;
   q.static_descales = true;
@@ -237,23 +237,38 @@ TEST(Quantisation, ServesThreeHeadDims) {
   }
 }
 
-// A ticket for each tile of each pass, between whose passes other heads may lie.
-TEST(Quantisation, CountsItsTickets) {
+// Blocks as many as run at once, or fewer where heads then begin with steps; codes as many steps
+// late as the others of a head need, and one more where shared memory holds so many tiles.
+TEST(Quantisation, SharesItsTilesOut) {
+  struct Sharing {
+    int tiles, heads, resident;
+    int blocks, steps, lag, lead;
+    bool keeps;
+  };
+  constexpr Sharing kSharings[] = {
+      {8, 4, 264, 32, 1, 3, 5, true},      // one step
+      {8, 200, 264, 264, 7, 3, 5, true},   // whole heads in a step
+      {10, 200, 264, 260, 8, 3, 5, true},  // made whole by four blocks less
+      {150, 9, 264, 264, 6, 3, 6, true},   // too many blocks less
+      {512, 3, 264, 256, 6, 3, 6, true},   // a head in two steps
+      {300, 4, 264, 264, 5, 4, 7, false}, {1024, 2, 264, 256, 8, 5, 8, false},
+      {3, 2, 2, 2, 3, 3, 6, true},
+  };
   Quantisation q = good();
-  q.seq = 1000;  // 8 tiles of 128 rows
-  EXPECT_EQ(quantiser::tickets_of(q), (4 + 1 * 4) * 2 * 8);
   q.smooth = true;
-  EXPECT_EQ(quantiser::tickets_of(q), (4 + 2 * 4) * 3 * 8);
-  q.static_descales = true;
-  q.smooth = false;
-  q.from.dtype = Dtype::kFloat;  // 16 tiles of 64 rows
-  EXPECT_EQ(quantiser::tickets_of(q), 4 * 1 * 16);
-  q.head_dim = 128;
-  q.static_descales = false;
-  q.batch = 100;  // 384 tiles between two passes: 24 heads
-  EXPECT_EQ(quantiser::tickets_of(q), (200 + 24) * 2 * 16);
-  q.smooth = true;
-  EXPECT_EQ(quantiser::tickets_of(q), (200 + 2 * 24) * 3 * 16);
+  q.batch = 1;
+  for (const Sharing& sharing : kSharings) {
+    SCOPED_TRACE(std::to_string(sharing.tiles) + " tiles");
+    q.seq = 128 * std::int64_t{sharing.tiles} - 5;
+    q.heads = sharing.heads;
+    const int blocks = quantiser::blocks_of(q, sharing.resident);
+    EXPECT_EQ(blocks, sharing.blocks);
+    const auto params = quantiser::make_params(q, g_dots, blocks);
+    EXPECT_EQ(params.steps, sharing.steps);
+    EXPECT_EQ(params.lag, sharing.lag);
+    EXPECT_EQ(params.lead, sharing.lead);
+    EXPECT_EQ(params.keeps, sharing.keeps);
+  }
 }
 
 TEST(Quantisation, IsDeclinedByOldDevices) {

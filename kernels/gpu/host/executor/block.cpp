@@ -31,9 +31,10 @@ std::uint64_t load_relaxed(const void* address) {
 }
 /// The thread that waits orders itself after the write, by a load of its own.
 bool is_there(const AwaitedWord& word) {
-  return word.value == (word.bytes == sizeof(std::uint64_t)
-                            ? load_relaxed<std::uint64_t>(word.address)
-                            : load_relaxed<std::uint32_t>(word.address));
+  const std::uint64_t value = word.bytes == sizeof(std::uint64_t)
+                                  ? load_relaxed<std::uint64_t>(word.address)
+                                  : load_relaxed<std::uint32_t>(word.address);
+  return (value == word.value) != word.other;
 }
 
 }  // namespace

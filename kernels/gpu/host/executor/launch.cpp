@@ -196,22 +196,36 @@ class GridRun {
     return kTsan ? std::min(wanted, kMaxOsThreadsUnderTsan) : wanted;
   }
 
-  /// Runs blocks until none is left or one has failed. Never throws.
+  struct Begun {
+    std::uint64_t index;
+    std::unique_ptr<Block> block;
+  };
+
+  /// Runs blocks until none is left or one has failed: one at a time, or, where they may wait for
+  /// each other, as many as have to begin for any to go on. Never throws.
   void work() {
+    std::vector<Begun> mine;
     std::uint64_t current = 0;
     Stall stall(running_, stalled_);
     try {
-      std::unique_ptr<Block> block = BlockPool::instance().take();
-      for (std::uint64_t nth = 0;
-           (nth = next_.fetch_add(1, std::memory_order_relaxed)) < blocks_;) {
-        current = order_.at(nth);
-        block->start(launch_, options_, index_of(current), earlier_, *global_stores_);
-        const std::string error = run(*block, stall);
-        if (!error.empty())
-          report(current, {StatusCode::kExecutorError, "kernel error in " + error});
+      for (;;) {
+        if (resume(mine)) {
+          stall.ends();
+        } else if (mine.empty() || launch_.cooperative) {
+          const std::uint64_t nth = next_.fetch_add(1, std::memory_order_relaxed);
+          if (nth < blocks_) {
+            current = order_.at(nth);
+            mine.push_back({current, BlockPool::instance().take()});
+            mine.back().block->start(launch_, options_, index_of(current), earlier_,
+                                     *global_stores_);
+            continue;
+          }
+          if (mine.empty()) break;
+          if (!stall.goes_on()) end(mine);
+        } else if (!stall.goes_on()) {
+          end(mine);
+        }
       }
-      block->join();
-      BlockPool::instance().give_back(std::move(block));
     } catch (const std::bad_alloc&) {
       report(current,
              {StatusCode::kOutOfMemory, "the host executor found no memory for a block of " +
@@ -222,25 +236,44 @@ class GridRun {
     }
   }
 
-  /// Runs a block that has started. Empty, or what the kernel did wrong.
-  static std::string run(Block& block, Stall& stall) {
-    for (bool go_on = true; go_on && !block.failed();) {
-      go_on = block.resume();
-      if (go_on) {
-        stall.ends();
-      } else {
-        go_on = block.waits_for_words() && stall.goes_on();
+  /// Runs each block as far as it comes; those that have ended are gone. False if none went on.
+  bool resume(std::vector<Begun>& blocks) {
+    bool any = false;
+    for (std::size_t i = 0; i < blocks.size();) {
+      Block& block = *blocks[i].block;
+      if (block.resume()) {
+        any = true;
+      } else if (block.failed() || !block.waits_for_words()) {
+        end(std::move(blocks[i]));
+        blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(i));
+        any = true;
+        continue;
       }
+      ++i;
     }
-    stall.ends();
-    return block.end();
+    return any;
   }
 
-  /// Keeps the error of the first block in the grid's order, and hands out no more blocks.
+  void end(Begun begun) {
+    const std::string error = begun.block->end();
+    if (!error.empty()) {
+      report(begun.index, {StatusCode::kExecutorError, "kernel error in " + error});
+    }
+    begun.block->join();
+    BlockPool::instance().give_back(std::move(begun.block));
+  }
+  /// None of which can go on.
+  void end(std::vector<Begun>& blocks) {
+    for (Begun& begun : std::exchange(blocks, {})) end(std::move(begun));
+  }
+
+  /// Keeps the error of the first block in the grid's order, and hands out no more blocks. Of
+  /// blocks that wait for each other it keeps the one that came first: the others wait for that
+  /// block.
   void report(std::uint64_t block, Status status) {
     const std::lock_guard lock(mutex_);
     next_.store(blocks_, std::memory_order_relaxed);
-    if (block < failed_block_) {
+    if (launch_.cooperative ? status_.ok() : block < failed_block_) {
       failed_block_ = block;
       status_ = std::move(status);
     }

@@ -71,11 +71,12 @@ void schedule_point();
 /// The thread, if a kernel's, has seen what others did before they wrote a word.
 void note_acquire();
 
-/// What a thread waits for: a word of global memory of 4 or 8 bytes that is `value`.
+/// What a thread waits for: a word of global memory of 4 or 8 bytes that is `value`, or another.
 struct AwaitedWord {
   const void* address;
   std::size_t bytes;
   std::uint64_t value;
+  bool other = false;
 };
 /// Suspends the thread until the word is there, perhaps. Words of global memory are seen as late as
 /// may be: when nobody else of the block can run.
@@ -87,6 +88,7 @@ struct Launch {
   int threads = 0;               ///< per block
   int min_blocks = 1;            ///< a multiprocessor holds at once, as __launch_bounds__ says
   bool uses_pdl = false;         ///< before earlier kernels have ended
+  bool cooperative = false;      ///< all blocks run at once, so that they may wait for each other
   std::size_t shared_bytes = 0;  ///< per block
   std::size_t shared_alignment = 1;
   void (*entry)(const void* params, void* shared) = nullptr;
