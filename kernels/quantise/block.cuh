@@ -73,8 +73,8 @@ struct Block {
     typename Source::Hadamard hadamard[gpu::kWarpSize];
     Board boards[kBoards];
     Findings findings[2];
-    gpu::MBarrier said[kBoards];   ///< the board is complete
-    gpu::MBarrier found[kBoards];  ///< by all warps that compute
+    gpu::MBarrier said[kBoards];   ///< the board is complete: by each lane of the messenger
+    gpu::MBarrier found[kBoards];  ///< by each thread that computes
   };
 
   /// The block's tiles, one a step.

@@ -54,8 +54,7 @@ struct Kernel {
         found_in = next_slot(found_in);
         if (gpu::lane_idx() == 0) findings.amax[gpu::warp_idx()] = amax;
       }
-      gpu::sync_warp();
-      if (gpu::lane_idx() == 0) gpu::mbarrier_arrive(shared.found[step % B::kBoards]);
+      gpu::mbarrier_arrive(shared.found[step % B::kBoards]);
       if (board.written().rows > 0) {
         if (p.keeps) {
           Work::write(p, own, shared.held[written_from], board, shared);
@@ -80,8 +79,8 @@ struct Kernel {
     if (gpu::warp_idx() == 0) shared.hadamard[gpu::lane_idx()].fill();
     if (gpu::thread_idx() == 0) {
       for (int i = 0; i < B::kBoards; ++i) {
-        gpu::mbarrier_init(shared.said[i], 1);
-        gpu::mbarrier_init(shared.found[i], B::kWarps);
+        gpu::mbarrier_init(shared.said[i], gpu::kWarpSize);
+        gpu::mbarrier_init(shared.found[i], B::kWarps * gpu::kWarpSize);
       }
     }
     gpu::sync_block();

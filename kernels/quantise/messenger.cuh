@@ -130,8 +130,7 @@ struct Messenger {
       if (lane < 4) board.tasks[lane] = task;
       gpu::sync_warp();
       learn(p, known, board);
-      gpu::sync_warp();
-      if (lane == 0) gpu::mbarrier_arrive(shared.said[step % kBoards]);
+      gpu::mbarrier_arrive(shared.said[step % kBoards]);
     }
   }
 
