@@ -152,8 +152,7 @@ struct AppendKernel {
   }
 };
 
-inline AppendTensor append_tensor(const Append& a, const Tensor& from, const Tensor& cache,
-                                  const float* descales) {
+inline AppendTensor append_tensor(const Tensor& from, const Tensor& cache, const float* descales) {
   return {from.data,
           from.stride_head,
           from.stride_seq,
@@ -166,8 +165,8 @@ inline AppendTensor append_tensor(const Append& a, const Tensor& from, const Ten
 
 template <Backend kBackend>
 Status append(const Append& a, const gpu::Queue& queue) {
-  const AppendParams params = {.tensors = {append_tensor(a, a.k, a.k_cache, a.descale_k),
-                                           append_tensor(a, a.v, a.v_cache, a.descale_v)},
+  const AppendParams params = {.tensors = {append_tensor(a.k, a.k_cache, a.descale_k),
+                                           append_tensor(a.v, a.v_cache, a.descale_v)},
                                .slots = a.slots,
                                .fault = a.fault,
                                .rotary = a.rotary,
