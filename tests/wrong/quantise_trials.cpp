@@ -14,6 +14,7 @@
 
 #include "fp8_sdpa/device.hpp"
 #include "gpu/executor_options.hpp"
+#include "quantise/params.hpp"
 
 namespace fp8_sdpa::wrong {
 namespace {
@@ -77,6 +78,10 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
     lone.smooth = true;
     add("lone_head_smooth", lone).executor.schedule = schedule;
   }
+  QuantiserCase groups{.batch = 1, .heads = 1};  // a tile more than are added up at once
+  groups.seq = (quantiser::kGroup + 1) * quantiser::tile_rows(kernel.from, kernel.head_dim);
+  groups.smooth = true;
+  add("sums_of_groups", groups);
 #if !defined(FP8_SDPA_TSAN)
   add("plain", plain);
   QuantiserCase other = plain;
@@ -100,11 +105,6 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
   many.heads = 16;
   many.seq = 140;
   add("many_heads", many);
-  QuantiserCase groups = plain;  // more tiles than are added up at once, where rows are long
-  groups.batch = groups.heads = 1;
-  groups.seq = 600;
-  groups.smooth = true;
-  add("sums_of_groups", groups);
   QuantiserCase one = all;
   one.seq = 1;
   add("one_row", one);
