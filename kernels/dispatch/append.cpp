@@ -116,11 +116,7 @@ Status check_memory(const Append& a) {
                                       {"k_cache", &a.k_cache, cache_sizes},
                                       {"v_cache", &a.v_cache, cache_sizes}}};
   for (const View& view : views) {
-    if (Status s = detail::check_pointer(detail::field(view, "data"), view.tensor->data,
-                                         detail::kTensorAlignment);
-        !s.ok()) {
-      return s;
-    }
+    if (Status s = detail::check_data(view); !s.ok()) return s;
     if (Status s = detail::check_strides(view); !s.ok()) return s;
   }
   if (Status s = check_caches(views[2], views[3]); !s.ok()) return s;

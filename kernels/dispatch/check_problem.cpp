@@ -108,9 +108,7 @@ Status check_dtype(const View& view, bool is_output) {
 }
 
 Status check_view(const View& view, bool is_output) {
-  if (Status s = check_pointer(field(view, "data"), view.tensor->data, kTensorAlignment); !s.ok()) {
-    return s;
-  }
+  if (Status s = check_data(view); !s.ok()) return s;
   if (Status s = check_dtype(view, is_output); !s.ok()) return s;
   return check_strides(view);
 }

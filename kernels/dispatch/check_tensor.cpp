@@ -94,12 +94,19 @@ Range bytes_of(const View& view) {
   return range_of(view.tensor->data, elements, size_of(view.tensor->dtype));
 }
 
-Status check_pointer(const std::string& name, const void* pointer, std::uintptr_t alignment) {
-  if (pointer == nullptr) return invalid_argument(name + " is null");
+Status check_pointer(const char* name, const void* pointer, std::uintptr_t alignment) {
+  if (pointer == nullptr) return invalid_argument(std::string(name) + " is null");
   if (reinterpret_cast<std::uintptr_t>(pointer) % alignment != 0) {
-    return invalid_argument(name + " is not aligned to " + std::to_string(alignment) + " bytes");
+    return invalid_argument(std::string(name) + " is not aligned to " + std::to_string(alignment) +
+                            " bytes");
   }
   return {};
+}
+
+Status check_data(const View& view) {
+  const Status status = check_pointer("data", view.tensor->data, kTensorAlignment);
+  if (status.ok()) return status;
+  return {status.code(), std::string(view.name) + "." + status.message()};
 }
 
 Status check_apart(std::span<const NamedRange> written, std::span<const NamedRange> read) {

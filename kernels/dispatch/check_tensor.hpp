@@ -39,7 +39,9 @@ struct Size {
 Status check_sizes(std::initializer_list<Size> sizes);
 
 /// kInvalidArgument where it is null or not aligned.
-Status check_pointer(const std::string& name, const void* pointer, std::uintptr_t alignment);
+Status check_pointer(const char* name, const void* pointer, std::uintptr_t alignment);
+/// The same of where a tensor lies.
+Status check_data(const View& view);
 
 /// kInvalidArgument for a stride that Tensor does not allow.
 Status check_strides(const View& view);

@@ -47,22 +47,22 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
   return result;
 }
 
-Result<Plan> rebind(const Plan& made, const Problem& problem) {
-  if (made.variant_ == nullptr || !detail::are_alike(made.problem_, problem)) {
+Status rebind(Plan& plan, const Problem& problem) {
+  if (plan.variant_ == nullptr || !detail::are_alike(plan.problem_, problem)) {
     return invalid_argument(
         "the problem differs from the plan's in more than addresses and softmax_scale: plan() it");
   }
-  if (Status s = made.variant_->supports(problem, made.device_); !s.ok()) return s;
-  Plan result = made;
-  result.problem_ = problem;
-  result.problem_.softmax_scale = scale_of(problem);
-  const detail::Prepare prepare = functions_of(*made.variant_, made.device_).prepare;
-  if (prepare == nullptr) return result;
-  result.state_.has_sizes = true;
-  if (Status s = prepare(result.problem_, made.device_, made.options_, result.state_); !s.ok()) {
-    return s;
+  Problem bound = problem;
+  bound.softmax_scale = scale_of(problem);
+  if (bound == plan.problem_) return {};
+  if (Status s = plan.variant_->supports(problem, plan.device_); !s.ok()) return s;
+  const detail::Prepare prepare = functions_of(*plan.variant_, plan.device_).prepare;
+  if (prepare != nullptr) {
+    plan.state_.has_sizes = true;
+    if (Status s = prepare(bound, plan.device_, plan.options_, plan.state_); !s.ok()) return s;
   }
-  return result;
+  plan.problem_ = bound;
+  return {};
 }
 
 std::string_view Plan::variant_name() const { return variant_->name; }

@@ -64,11 +64,7 @@ Status check_memory(const Quantisation& q) {
   const View from{"from", &q.from, sizes};
   const View codes{"codes", &q.codes, sizes};
   for (const View& view : {from, codes}) {
-    if (Status s = detail::check_pointer(detail::field(view, "data"), view.tensor->data,
-                                         detail::kTensorAlignment);
-        !s.ok()) {
-      return s;
-    }
+    if (Status s = detail::check_data(view); !s.ok()) return s;
     if (Status s = detail::check_strides(view); !s.ok()) return s;
   }
   if (Status s = detail::check_output_is_dense(codes); !s.ok()) return s;

@@ -163,25 +163,21 @@ Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& de
   return result;
 }
 
-Result<UnquantisedPlan> rebind(const UnquantisedPlan& made, const UnquantisedProblem& problem) {
-  Problem before = made.problem_.attention;
+Status rebind(UnquantisedPlan& plan, const UnquantisedProblem& problem) {
+  Problem before = plan.problem_.attention;
   before.descales = problem.attention.descales;  // which nobody looks at
-  if (made.problem_.rotate != problem.rotate || made.problem_.smooth != problem.smooth ||
+  if (plan.problem_.rotate != problem.rotate || plan.problem_.smooth != problem.smooth ||
       !detail::are_alike(before, problem.attention)) {
     return invalid_argument(
         "the problem differs from the plan's in more than addresses, softmax_scale and seed: "
-        "plan() "
-        "it");
+        "plan() it");
   }
   const Steps steps = steps_of(problem, reinterpret_cast<void*>(detail::kNowhere));
-  const Result<std::size_t> most = workspace_of_quantisations(steps, made.attention_.device());
+  const Result<std::size_t> most = workspace_of_quantisations(steps, plan.attention_.device());
   if (!most.ok()) return most.status();
-  const Result<Plan> attention = rebind(made.attention_, steps.attention);
-  if (!attention.ok()) return attention.status();
-  UnquantisedPlan result = made;
-  result.problem_ = problem;
-  result.attention_ = *attention;
-  return result;
+  if (Status s = rebind(plan.attention_, steps.attention); !s.ok()) return s;
+  plan.problem_ = problem;
+  return {};
 }
 
 Status forward(const UnquantisedPlan& made, void* workspace, CUstream_st* stream) {
@@ -202,11 +198,11 @@ Status forward(const UnquantisedPlan& made, void* workspace, CUstream_st* stream
     if (!step.ok()) return step.status();
     if (Status s = quantise(*step, steps.workspace, stream); !s.ok()) return s;
   }
-  const Result<Plan> attention = rebind(made.attention(), steps.attention);
-  if (!attention.ok()) return attention.status();
-  if (Status s = forward(*attention, steps.workspace, stream); !s.ok()) return s;
+  Plan attention = made.attention();
+  if (Status s = rebind(attention, steps.attention); !s.ok()) return s;
+  if (Status s = forward(attention, steps.workspace, stream); !s.ok()) return s;
   if (steps.q.dots == nullptr) return {};
-  const float scale = attention->problem().softmax_scale;
+  const float scale = attention.problem().softmax_scale;
   const gpu::Queue queue{stream, device.executor.get()};
 #if FP8_SDPA_HAS_DEVICE
   if (device.backend == Backend::kDevice) return add_to_lse<Backend::kDevice>(steps, scale, queue);

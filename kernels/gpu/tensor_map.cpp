@@ -17,15 +17,16 @@ fp8_sdpa::Status wrong(const std::string& what) {
 }
 
 fp8_sdpa::Status check_dimension(const TensorShape& shape, int i) {
-  const std::string name = "dimension " + std::to_string(i);
+  const auto name = [&] { return "dimension " + std::to_string(i); };
   if (shape.sizes[i] < 1 || shape.sizes[i] > kMaxSize) {
-    return wrong(name + " has " + std::to_string(shape.sizes[i]) + " elements: 1 to 2^32");
+    return wrong(name() + " has " + std::to_string(shape.sizes[i]) + " elements: 1 to 2^32");
   }
   if (shape.box[i] < 1 || shape.box[i] > kMaxBox) {
-    return wrong(name + " of the box has " + std::to_string(shape.box[i]) + " elements: 1 to 256");
+    return wrong(name() + " of the box has " + std::to_string(shape.box[i]) +
+                 " elements: 1 to 256");
   }
   if (i > 0 && (shape.strides[i] % kAlignment != 0 || shape.strides[i] >= kMaxStride)) {
-    return wrong(name + " has a stride of " + std::to_string(shape.strides[i]) +
+    return wrong(name() + " has a stride of " + std::to_string(shape.strides[i]) +
                  " bytes: a multiple of 16 below 2^40");
   }
   return {};

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -20,17 +19,13 @@
 namespace fp8_sdpa::torch_op {
 namespace {
 
-using torch::stable::zero_;
-
 /// Everything that one call of attention brings together. Q, K and V are kept for as long as their
 /// views are looked at.
 struct Call {
   TorchTensor q, k, v;
   Sizes q_sizes, kv_sizes;
-  TorchTensor out, lse;
+  Results results;
   Problem problem;
-
-  bool nothing_to_write() const { return out.numel() == 0; }
 };
 
 constexpr ScalarType kBFloat16 = ScalarType::BFloat16;
@@ -80,10 +75,9 @@ Call prepare(const Place& place, const TorchTensor& q, const TorchTensor& k, con
             readable(pad_to(v, head_dim)),
             qs,
             ks,
-            empty_laid_out_as(q, padded_sizes, out_type),
-            options.return_lse ? empty(q, {qs.batch, qs.heads, qs.seq}, ScalarType::Float)
-                               : empty(q, {0}, ScalarType::Float),
+            {empty_laid_out_as(q, padded_sizes, out_type), {}},
             {}};
+  TorchTensor& out = call.results.out;
   Problem& p = call.problem;
   p.batch = qs.batch;
   p.heads_q = qs.heads;
@@ -94,40 +88,30 @@ Call prepare(const Place& place, const TorchTensor& q, const TorchTensor& k, con
   p.q = view_of(call.q, dtype_of(call.q, "q"));
   p.k = view_of(call.k, dtype_of(call.k, "k"));
   p.v = view_of(call.v, dtype_of(call.v, "v"));
-  p.o = view_of(call.out, dtype_of(call.out, "out"));
-  if (options.return_lse) p.lse = call.lse.mutable_data_ptr<float>();
+  p.o = view_of(out, dtype_of(out, "out"));
+  if (options.lse) {
+    call.results.lse = empty(q, {qs.batch, qs.heads, qs.seq}, ScalarType::Float);
+    p.lse = call.results.lse->mutable_data_ptr<float>();
+  }
   set_options(options, p);
   if (!options.scale) p.softmax_scale = static_cast<float>(1.0 / std::sqrt(qs.head_dim));
   return call;
 }
 
-/// Without the columns that padding added.
-std::tuple<TorchTensor, TorchTensor> results_of(const Call& call) {
-  TorchTensor out = call.out;
-  if (out.size(3) != call.q_sizes.head_dim) {
-    out = torch::stable::narrow(out, 3, 0, call.q_sizes.head_dim);
-  }
-  return {out, call.lse};
-}
-
-/// No row sees a key.
-std::tuple<TorchTensor, TorchTensor> results_without_keys(Call& call) {
-  zero_(call.out);
-  torch::stable::fill_(call.lse, -std::numeric_limits<double>::infinity());
-  return results_of(call);
-}
-
-/// Runs `problem`, which is the call's in one form or the other, and returns its results.
+/// Runs `problem`, which is the call's in one form or the other, and returns its results, without
+/// the columns that padding added.
 template <class AnyProblem>
-std::tuple<TorchTensor, TorchTensor> run(const Place& place, Call& call, const AnyProblem& problem,
-                                         bool batch_invariant) {
-  if (call.nothing_to_write()) return results_of(call);
-  if (call.kv_sizes.seq == 0) return results_without_keys(call);
-  const auto made = value_of(Plans::of_this_thread().plan_of(problem, place.device(),
-                                                             {.batch_invariant = batch_invariant}));
-  const Workspace workspace(call.q, made.workspace_bytes(), made.kWorkspaceAlignment);
-  check(forward(made, workspace.data(), place.stream()));
-  return results_of(call);
+Results run(const Place& place, Call& call, const AnyProblem& problem, bool batch_invariant) {
+  Results& results = call.results;
+  if (call.kv_sizes.seq == 0) {
+    set_to_no_keys(results);
+  } else if (results.out.numel() != 0) {
+    launch(place, call.q, problem, batch_invariant);
+  }
+  if (call.problem.head_dim != call.q_sizes.head_dim) {
+    results.out = torch::stable::narrow(results.out, 3, 0, call.q_sizes.head_dim);
+  }
+  return std::move(results);
 }
 
 UnquantisedProblem unquantised(const Call& call, bool rotate, bool smooth, std::int64_t seed) {
@@ -138,15 +122,36 @@ ScalarType output_type(const TorchTensor& q) {
   return q.scalar_type() == ScalarType::Half ? ScalarType::Half : kBFloat16;
 }
 
-std::tuple<TorchTensor, TorchTensor> attention(TorchTensor q, TorchTensor k, TorchTensor v,
-                                               bool causal, std::optional<double> scale,
-                                               bool rotate, bool smooth, std::int64_t seed,
-                                               bool return_lse, bool exact_lse,
-                                               bool batch_invariant) {
+/// Which LSE an operator's option asks for.
+LseSum sum_of(bool exact) { return exact ? LseSum::kExact : LseSum::kDenominator; }
+
+/// How codes are made: python/src/fp8_sdpa/_ops.py.
+struct QuantiseOptions {
+  bool rotate, smooth;
+  std::int64_t seed;
+};
+
+Results attention_of(const TorchTensor& q, const TorchTensor& k, const TorchTensor& v,
+                     const Options& options, const QuantiseOptions& codes, bool batch_invariant) {
   const Place place(q);
-  Call call = prepare(place, q, k, v, output_type(q), {causal, scale, return_lse, exact_lse},
-                      /*pads=*/true);
-  return run(place, call, unquantised(call, rotate, smooth, seed), batch_invariant);
+  Call call = prepare(place, q, k, v, output_type(q), options, /*pads=*/true);
+  return run(place, call, unquantised(call, codes.rotate, codes.smooth, codes.seed),
+             batch_invariant);
+}
+
+TorchTensor attention(TorchTensor q, TorchTensor k, TorchTensor v, bool causal,
+                      std::optional<double> scale, bool rotate, bool smooth, std::int64_t seed,
+                      bool batch_invariant) {
+  return attention_of(q, k, v, {causal, scale}, {rotate, smooth, seed}, batch_invariant).out;
+}
+
+std::tuple<TorchTensor, TorchTensor> attention_lse(TorchTensor q, TorchTensor k, TorchTensor v,
+                                                   bool causal, std::optional<double> scale,
+                                                   bool rotate, bool smooth, std::int64_t seed,
+                                                   bool batch_invariant, bool exact) {
+  return attention_of(q, k, v, {causal, scale, sum_of(exact)}, {rotate, smooth, seed},
+                      batch_invariant)
+      .both();
 }
 
 /// A dtype that a caller may leave to its default.
@@ -159,36 +164,71 @@ ScalarType one_of(std::optional<ScalarType> given, ScalarType by_default, Scalar
   return type;
 }
 
-std::tuple<TorchTensor, TorchTensor> attention_fp8(
-    TorchTensor q, TorchTensor k, TorchTensor v, TorchTensor q_descale, TorchTensor k_descale,
-    TorchTensor v_descale, bool causal, std::optional<double> scale,
-    std::optional<ScalarType> out_dtype, bool return_lse, bool exact_lse, bool batch_invariant) {
+ScalarType output_type(std::optional<ScalarType> given) {
+  return one_of(given, kBFloat16, ScalarType::Half, "out_dtype", "torch.bfloat16 or torch.float16");
+}
+
+Results attention_of_codes(const TorchTensor& q, const TorchTensor& k, const TorchTensor& v,
+                           const DescaleTensors& given, ScalarType out_type, const Options& options,
+                           bool batch_invariant) {
   const Place place(q);
-  const ScalarType out_type = one_of(out_dtype, kBFloat16, ScalarType::Half, "out_dtype",
-                                     "torch.bfloat16 or torch.float16");
-  Call call =
-      prepare(place, q, k, v, out_type, {causal, scale, return_lse, exact_lse}, /*pads=*/false);
+  Call call = prepare(place, q, k, v, out_type, options, /*pads=*/false);
   Problem& p = call.problem;
-  const DescaleTensors descales = broadcast_descales(place, p, {q_descale, k_descale, v_descale});
+  const DescaleTensors descales = broadcast_descales(place, p, given);
   p.descales = descales.pointers();
   return run(place, call, p, batch_invariant);
 }
 
-std::tuple<TorchTensor, TorchTensor> attention_varlen_fp8(
+TorchTensor attention_fp8(TorchTensor q, TorchTensor k, TorchTensor v, TorchTensor q_descale,
+                          TorchTensor k_descale, TorchTensor v_descale, bool causal,
+                          std::optional<double> scale, std::optional<ScalarType> out_dtype,
+                          bool batch_invariant) {
+  return attention_of_codes(q, k, v, {q_descale, k_descale, v_descale}, output_type(out_dtype),
+                            {causal, scale}, batch_invariant)
+      .out;
+}
+
+std::tuple<TorchTensor, TorchTensor> attention_fp8_lse(TorchTensor q, TorchTensor k, TorchTensor v,
+                                                       TorchTensor q_descale, TorchTensor k_descale,
+                                                       TorchTensor v_descale, bool causal,
+                                                       std::optional<double> scale,
+                                                       std::optional<ScalarType> out_dtype,
+                                                       bool batch_invariant, bool exact) {
+  return attention_of_codes(q, k, v, {q_descale, k_descale, v_descale}, output_type(out_dtype),
+                            {causal, scale, sum_of(exact)}, batch_invariant)
+      .both();
+}
+
+TorchTensor attention_varlen_fp8(TorchTensor q, TorchTensor k, TorchTensor v, TorchTensor q_descale,
+                                 TorchTensor k_descale, TorchTensor v_descale,
+                                 std::optional<TorchTensor> cu_seqlens_q,
+                                 std::optional<TorchTensor> cu_seqlens_k, std::int64_t max_seqlen_q,
+                                 std::int64_t max_seqlen_k, std::optional<TorchTensor> seqused_k,
+                                 std::optional<TorchTensor> block_table,
+                                 std::optional<TorchTensor> fault, bool causal,
+                                 std::optional<double> scale, std::optional<ScalarType> out_dtype,
+                                 bool batch_invariant) {
+  return attention_varlen(Place(q), q, k, v,
+                          {cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, fault, max_seqlen_q,
+                           max_seqlen_k},
+                          {q_descale, k_descale, v_descale}, output_type(out_dtype),
+                          {causal, scale}, batch_invariant)
+      .out;
+}
+
+std::tuple<TorchTensor, TorchTensor> attention_varlen_fp8_lse(
     TorchTensor q, TorchTensor k, TorchTensor v, TorchTensor q_descale, TorchTensor k_descale,
     TorchTensor v_descale, std::optional<TorchTensor> cu_seqlens_q,
     std::optional<TorchTensor> cu_seqlens_k, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
     std::optional<TorchTensor> seqused_k, std::optional<TorchTensor> block_table,
     std::optional<TorchTensor> fault, bool causal, std::optional<double> scale,
-    std::optional<ScalarType> out_dtype, bool return_lse, bool exact_lse, bool batch_invariant) {
-  const Place place(q);
-  return attention_varlen(
-      place, q, k, v,
-      {cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, fault, max_seqlen_q, max_seqlen_k},
-      {q_descale, k_descale, v_descale},
-      one_of(out_dtype, kBFloat16, ScalarType::Half, "out_dtype",
-             "torch.bfloat16 or torch.float16"),
-      {causal, scale, return_lse, exact_lse}, batch_invariant);
+    std::optional<ScalarType> out_dtype, bool batch_invariant, bool exact) {
+  return attention_varlen(Place(q), q, k, v,
+                          {cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, fault, max_seqlen_q,
+                           max_seqlen_k},
+                          {q_descale, k_descale, v_descale}, output_type(out_dtype),
+                          {causal, scale, sum_of(exact)}, batch_invariant)
+      .both();
 }
 
 void append_op(TorchTensor k, TorchTensor v, TorchTensor k_cache, TorchTensor v_cache,
@@ -204,19 +244,19 @@ std::string explain(TorchTensor q, TorchTensor k, TorchTensor v, bool causal,
                     bool batch_invariant) {
   const Place place(q);
   const bool codes = is_fp8(dtype_of(q, "q"));
-  Call call = prepare(place, q, k, v, output_type(q), {causal, scale, return_lse, exact_lse},
-                      /*pads=*/!codes);
+  const auto lse = return_lse ? std::optional(sum_of(exact_lse)) : std::nullopt;
+  Call call = prepare(place, q, k, v, output_type(q), {causal, scale, lse}, /*pads=*/!codes);
   const PlanOptions plan_options{.batch_invariant = batch_invariant};
   Plans& plans = Plans::of_this_thread();
   if (!codes) {
     const UnquantisedProblem problem = unquantised(call, /*rotate=*/true, /*smooth=*/true, 0);
-    return value_of(plans.plan_of(problem, place.device(), plan_options)).attention().explain();
+    return plans.plan_of(problem, place.device(), plan_options).attention().explain();
   }
   const std::int64_t heads = std::int64_t{call.problem.batch} * call.problem.heads_q;
   const TorchTensor descales = empty(q, {heads}, ScalarType::Float);  // not read
   const auto* any = descales.const_data_ptr<float>();
   call.problem.descales = {any, any, any};
-  return value_of(plans.plan_of(call.problem, place.device(), plan_options)).explain();
+  return plans.plan_of(call.problem, place.device(), plan_options).explain();
 }
 
 std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor> quantise_op(
@@ -233,7 +273,7 @@ std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor> quantise_op(
   TorchTensor mean = smooth ? empty(x, {s.batch, s.heads, s.head_dim}, ScalarType::Float)
                             : empty(x, {0}, ScalarType::Float);
   TorchTensor infinities = empty(x, {}, ScalarType::Int);
-  zero_(infinities);
+  torch::stable::zero_(infinities);
   Quantisation q;
   q.batch = s.batch;
   q.heads = s.heads;
@@ -258,23 +298,36 @@ std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor> quantise_op(
 
 }  // namespace
 
-// The options of attention may be given by place: PyTorch takes 2 us longer to read them by name.
+// An LSE is an operator of its own, as a tensor more takes a microsecond. The options of attention
+// may be given by place: PyTorch takes 2 us longer to read them by name.
 STABLE_TORCH_LIBRARY(fp8_sdpa, m) {
   m.def(
       "attention(Tensor q, Tensor k, Tensor v, bool causal=False, float? scale=None, "
-      "bool rotate=True, bool smooth=True, int seed=0, bool return_lse=False, "
-      "bool exact_lse=False, bool batch_invariant=False) -> (Tensor, Tensor)");
+      "bool rotate=True, bool smooth=True, int seed=0, bool batch_invariant=False) -> Tensor");
+  m.def(
+      "attention.lse(Tensor q, Tensor k, Tensor v, bool causal=False, float? scale=None, "
+      "bool rotate=True, bool smooth=True, int seed=0, bool batch_invariant=False, "
+      "bool exact=False) -> (Tensor, Tensor)");
   m.def(
       "attention_fp8(Tensor q, Tensor k, Tensor v, Tensor q_descale, Tensor k_descale, "
       "Tensor v_descale, bool causal=False, float? scale=None, ScalarType? out_dtype=None, "
-      "bool return_lse=False, bool exact_lse=False, bool batch_invariant=False) "
-      "-> (Tensor, Tensor)");
+      "bool batch_invariant=False) -> Tensor");
+  m.def(
+      "attention_fp8.lse(Tensor q, Tensor k, Tensor v, Tensor q_descale, Tensor k_descale, "
+      "Tensor v_descale, bool causal=False, float? scale=None, ScalarType? out_dtype=None, "
+      "bool batch_invariant=False, bool exact=False) -> (Tensor, Tensor)");
   m.def(
       "attention_varlen_fp8(Tensor q, Tensor k, Tensor v, Tensor q_descale, Tensor k_descale, "
       "Tensor v_descale, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, int max_seqlen_q, "
       "int max_seqlen_k, Tensor? seqused_k=None, Tensor? block_table=None, Tensor(a!)? fault=None, "
-      "bool causal=False, float? scale=None, ScalarType? out_dtype=None, bool return_lse=False, "
-      "bool exact_lse=False, bool batch_invariant=False) -> (Tensor, Tensor)");
+      "bool causal=False, float? scale=None, ScalarType? out_dtype=None, "
+      "bool batch_invariant=False) -> Tensor");
+  m.def(
+      "attention_varlen_fp8.lse(Tensor q, Tensor k, Tensor v, Tensor q_descale, Tensor k_descale, "
+      "Tensor v_descale, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, int max_seqlen_q, "
+      "int max_seqlen_k, Tensor? seqused_k=None, Tensor? block_table=None, Tensor(a!)? fault=None, "
+      "bool causal=False, float? scale=None, ScalarType? out_dtype=None, "
+      "bool batch_invariant=False, bool exact=False) -> (Tensor, Tensor)");
   m.def(
       "append(Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor slot_mapping, "
       "Tensor k_descale, Tensor v_descale, Tensor? cos_sin=None, Tensor? positions=None, "
@@ -290,8 +343,11 @@ STABLE_TORCH_LIBRARY(fp8_sdpa, m) {
 // Place tells the two apart.
 void implement(torch::stable::detail::StableLibrary& m) {
   m.impl("attention", TORCH_BOX(&attention));
+  m.impl("attention.lse", TORCH_BOX(&attention_lse));
   m.impl("attention_fp8", TORCH_BOX(&attention_fp8));
+  m.impl("attention_fp8.lse", TORCH_BOX(&attention_fp8_lse));
   m.impl("attention_varlen_fp8", TORCH_BOX(&attention_varlen_fp8));
+  m.impl("attention_varlen_fp8.lse", TORCH_BOX(&attention_varlen_fp8_lse));
   m.impl("append", TORCH_BOX(&append_op));
   m.impl("quantise", TORCH_BOX(&quantise_op));
   m.impl("explain", TORCH_BOX(&explain));

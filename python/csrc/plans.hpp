@@ -1,6 +1,6 @@
 // plan(), remembered: PyTorch's callers come with new tensors of the same shapes at every call. To
 // predict the time of every variant takes a hundred microseconds, to share out the work of one some
-// tens, and to bind a plan to other addresses one or two.
+// tens, and to bind a plan to other addresses one.
 #pragma once
 
 #include <array>
@@ -9,31 +9,30 @@
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "fp8_sdpa/plan.hpp"
 #include "fp8_sdpa/unquantised.hpp"
+#include "tensors.hpp"
 
 namespace fp8_sdpa::torch_op {
 
 /// Of one thread. By all that a plan depends on but for addresses.
 class Plans {
  public:
-  /// As plan() without a variant.
+  /// As plan() without a variant; good until the next call.
   template <class AnyProblem>
-  auto plan_of(const AnyProblem& problem, const Device& device, const PlanOptions& options) {
+  const auto& plan_of(const AnyProblem& problem, const Device& device, const PlanOptions& options) {
     auto& known = of(problem);
     if (known.size() >= kMost) known.clear();
     auto& mine = known[key_of(problem, device, options)];
+    if (mine && rebind(*mine, problem).ok()) return *mine;
     if (mine) {
-      auto bound = rebind(*mine, problem);
-      if (bound.ok()) return bound;
       // Of another number of queries; or at an address that the variant does not serve.
       auto again = plan(problem, device, &attention_of(*mine).variant(), options);
-      if (again.ok()) return again;
+      if (again.ok()) return *(mine = std::move(*again));
     }
-    auto made = plan(problem, device, nullptr, options);
-    if (made.ok()) mine = *made;
-    return made;
+    return *(mine = value_of(plan(problem, device, nullptr, options)));
   }
 
   static Plans& of_this_thread() {
@@ -98,5 +97,15 @@ class Plans {
   Known<Plan> of_codes_;
   Known<UnquantisedPlan> unquantised_;
 };
+
+/// Plans `problem`, and launches it with a workspace beside `like`.
+template <class AnyProblem>
+void launch(const Place& place, const TorchTensor& like, const AnyProblem& problem,
+            bool batch_invariant) {
+  const auto& plan = Plans::of_this_thread().plan_of(problem, place.device(),
+                                                     {.batch_invariant = batch_invariant});
+  const Workspace workspace(like, plan.workspace_bytes(), plan.kWorkspaceAlignment);
+  check(forward(plan, workspace.data(), place.stream()));
+}
 
 }  // namespace fp8_sdpa::torch_op

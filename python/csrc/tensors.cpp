@@ -75,7 +75,7 @@ Place::Place(const TorchTensor& tensor)
     return;
   }
   if (!tensor.is_cuda()) fail(unsupported("tensors lie on a CUDA device or on the CPU"));
-  guard_.emplace(index_);
+  if (torch::stable::accelerator::getCurrentDeviceIndex() != index_) guard_.emplace(index_);
   device_ = value_of(current_device());
   stream_ = current_stream(index_);
 }
@@ -87,17 +87,17 @@ void Place::check_holds(const TorchTensor& tensor, const char* name) const {
 }
 
 Sizes sizes_of(const TorchTensor& tensor, const char* name) {
-  if (tensor.dim() != kAxes) {
+  const auto size = tensor.sizes();
+  if (size.size() != kAxes) {
     fail(invalid_argument(std::string(name) + " has shape " + shape_of(tensor) +
                           "; expected (batch, heads, seq, head_dim)"));
   }
   for (const int axis : {0, 1, 3}) {
-    if (tensor.size(axis) <= std::numeric_limits<int>::max()) continue;
+    if (size[axis] <= std::numeric_limits<int>::max()) continue;
     fail(unsupported(std::string(name) + " has shape " + shape_of(tensor) +
                      "; batch, heads and head_dim are below 2^31"));
   }
-  return {static_cast<int>(tensor.size(0)), static_cast<int>(tensor.size(1)), tensor.size(2),
-          static_cast<int>(tensor.size(3))};
+  return {static_cast<int>(size[0]), static_cast<int>(size[1]), size[2], static_cast<int>(size[3])};
 }
 
 std::string shape_of(const TorchTensor& tensor) {
@@ -123,9 +123,11 @@ Dtype dtype_of(const TorchTensor& tensor, const char* name) {
 
 TorchTensor readable(const TorchTensor& tensor) {
   const std::int64_t element = size_of(dtype_of(tensor, "a tensor"));
-  bool strides = tensor.stride(kAxes - 1) == 1 || tensor.size(kAxes - 1) == 1;
+  const auto size = tensor.sizes();
+  const auto stride = tensor.strides();
+  bool strides = stride[kAxes - 1] == 1 || size[kAxes - 1] == 1;
   for (int axis = 0; axis < kAxes - 1; ++axis) {
-    strides = strides && (tensor.size(axis) == 1 || tensor.stride(axis) * element % kUnit == 0);
+    strides = strides && (size[axis] == 1 || stride[axis] * element % kUnit == 0);
   }
   const auto address = [](const TorchTensor& t) {
     return reinterpret_cast<std::uintptr_t>(t.const_data_ptr());
@@ -136,12 +138,8 @@ TorchTensor readable(const TorchTensor& tensor) {
 }
 
 Tensor view_of(const TorchTensor& tensor, Dtype dtype) {
-  return {const_cast<void*>(tensor.const_data_ptr()),
-          dtype,
-          tensor.stride(0),
-          tensor.stride(1),
-          tensor.stride(2),
-          1};
+  const auto stride = tensor.strides();
+  return {const_cast<void*>(tensor.const_data_ptr()), dtype, stride[0], stride[1], stride[2], 1};
 }
 
 Tensor view_by_tokens(const TorchTensor& tensor, const char* name) {

@@ -105,7 +105,7 @@ void describe_sequences(const Place& place, const TorchTensor& q, const TorchTen
 }  // namespace
 
 void set_options(const Options& options, Problem& p) {
-  p.lse_sum = options.exact_lse ? LseSum::kExact : LseSum::kDenominator;
+  p.lse_sum = options.lse.value_or(LseSum::kDenominator);
   p.mask = options.causal ? Mask::kCausal : Mask::kNone;
   p.softmax_scale =
       static_cast<float>(options.scale ? *options.scale : 1.0 / std::sqrt(p.head_dim));
@@ -129,42 +129,43 @@ DescaleTensors broadcast_descales(const Place& place, const Problem& p,
           broadcast(given.v, p.batch, p.heads_kv, "v_descale")};
 }
 
-std::tuple<TorchTensor, TorchTensor> attention_varlen(const Place& place, const TorchTensor& q,
-                                                      const TorchTensor& k, const TorchTensor& v,
-                                                      const Lengths& lengths,
-                                                      const DescaleTensors& given,
-                                                      ScalarType out_type, const Options& options,
-                                                      bool batch_invariant) {
+void set_to_no_keys(Results& results) {
+  torch::stable::zero_(results.out);
+  if (!results.lse) return;
+  torch::stable::fill_(*results.lse, -std::numeric_limits<double>::infinity());
+}
+
+Results attention_varlen(const Place& place, const TorchTensor& q, const TorchTensor& k,
+                         const TorchTensor& v, const Lengths& lengths, const DescaleTensors& given,
+                         ScalarType out_type, const Options& options, bool batch_invariant) {
   place.check_holds(k, "k");
   place.check_holds(v, "v");
   Problem p;
   describe_sequences(place, q, k, v, lengths, p);
   const bool packed = lengths.cu_seqlens_q.has_value();
   const std::int64_t total = packed ? p.ragged.total_q : p.seq_q;
-  TorchTensor out = packed ? empty(q, {total, p.heads_q, p.head_dim}, out_type)
-                           : empty(q, {p.batch, p.seq_q, p.heads_q, p.head_dim}, out_type);
-  TorchTensor lse = !options.return_lse ? empty(q, {0}, ScalarType::Float)
-                    : packed            ? empty(q, {p.heads_q, total}, ScalarType::Float)
-                                        : empty(q, {p.batch, p.heads_q, total}, ScalarType::Float);
-  if (out.numel() == 0) return {out, lse};
-  if (k.numel() == 0 || p.seq_kv == 0) {  // no row sees a key
-    torch::stable::zero_(out);
-    torch::stable::fill_(lse, -std::numeric_limits<double>::infinity());
-    return {out, lse};
+  Results results{packed ? empty(q, {total, p.heads_q, p.head_dim}, out_type)
+                         : empty(q, {p.batch, p.seq_q, p.heads_q, p.head_dim}, out_type),
+                  {}};
+  if (options.lse) {
+    results.lse = packed ? empty(q, {p.heads_q, total}, ScalarType::Float)
+                         : empty(q, {p.batch, p.heads_q, total}, ScalarType::Float);
+    p.lse = results.lse->mutable_data_ptr<float>();
+  }
+  if (results.out.numel() == 0) return results;
+  if (k.numel() == 0 || p.seq_kv == 0) {
+    set_to_no_keys(results);
+    return results;
   }
   p.q = view_by_tokens(q, "q");
   p.k = view_by_tokens(k, "k");
   p.v = view_by_tokens(v, "v");
-  p.o = view_by_tokens(out, "out");
-  if (options.return_lse) p.lse = lse.mutable_data_ptr<float>();
+  p.o = view_by_tokens(results.out, "out");
   set_options(options, p);
   const DescaleTensors descales = broadcast_descales(place, p, given);
   p.descales = descales.pointers();
-  const auto made = value_of(
-      Plans::of_this_thread().plan_of(p, place.device(), {.batch_invariant = batch_invariant}));
-  const Workspace workspace(q, made.workspace_bytes(), made.kWorkspaceAlignment);
-  check(forward(made, workspace.data(), place.stream()));
-  return {out, lse};
+  launch(place, q, p, batch_invariant);
+  return results;
 }
 
 namespace {

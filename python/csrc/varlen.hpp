@@ -15,7 +15,14 @@ namespace fp8_sdpa::torch_op {
 struct Options {
   bool causal;
   std::optional<double> scale;
-  bool return_lse, exact_lse;
+  std::optional<LseSum> lse = {};  ///< of which sum; nothing for no LSE
+};
+/// And what he gets. O, and the LSE if it was asked for.
+struct Results {
+  TorchTensor out;
+  std::optional<TorchTensor> lse;
+
+  std::tuple<TorchTensor, TorchTensor> both() const { return {out, *lse}; }
 };
 /// Scale, mask and kind of LSE of a problem that has its head_dim. Fails for a scale that is none.
 void set_options(const Options& options, Problem& problem);
@@ -35,14 +42,13 @@ struct Lengths {
   std::optional<TorchTensor> cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, fault;
   std::int64_t max_seqlen_q, max_seqlen_k;
 };
-/// (out, lse): as q is shaped, and (heads_q, total_q) of packed queries, else (batch, heads_q,
-/// seq_q).
-std::tuple<TorchTensor, TorchTensor> attention_varlen(const Place& place, const TorchTensor& q,
-                                                      const TorchTensor& k, const TorchTensor& v,
-                                                      const Lengths& lengths,
-                                                      const DescaleTensors& descales,
-                                                      ScalarType out_type, const Options& options,
-                                                      bool batch_invariant);
+/// O as q is shaped, the LSE (heads_q, total_q) of packed queries, else (batch, heads_q, seq_q).
+Results attention_varlen(const Place& place, const TorchTensor& q, const TorchTensor& k,
+                         const TorchTensor& v, const Lengths& lengths,
+                         const DescaleTensors& descales, ScalarType out_type,
+                         const Options& options, bool batch_invariant);
+/// What they are where no row sees a key: 0 and -inf.
+void set_to_no_keys(Results& results);
 
 /// Rotary angles of K: python/src/fp8_sdpa/_varlen.py.
 struct Angles {

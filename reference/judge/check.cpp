@@ -133,12 +133,10 @@ Result<CaseResult> check_one(const Variant& variant, const CaseData& data, const
   CaseResult result = judge_run(variant, data, *output, tolerances, options);
   if (options.rerun) {
     // By a plan of other addresses, bound anew.
-    const Result<Plan> elsewhere =
-        plan(moved((*harness)->problem()), device, &variant, options.plan);
+    Result<Plan> elsewhere = plan(moved((*harness)->problem()), device, &variant, options.plan);
     if (!elsewhere.ok()) return elsewhere.status();
-    const Result<Plan> rebound = rebind(*elsewhere, (*harness)->problem());
-    if (!rebound.ok()) return rebound.status();
-    const Result<RunOutput> again = (*harness)->run(*rebound);
+    if (Status s = rebind(*elsewhere, (*harness)->problem()); !s.ok()) return s;
+    const Result<RunOutput> again = (*harness)->run(*elsewhere);
     if (!again.ok()) return again.status();
     result.gates.push_back(judge_rerun(*output, *again));
   }

@@ -14,16 +14,19 @@ def test_fakes_have_shapes_types_and_layouts(device):
 
     def opcheck(op, args, kwargs=None):
         fp8 = any(x.dtype == E4M3 for x in args)  # PyTorch cannot compare these
-        torch.library.opcheck(op.default, args, kwargs or {}, test_utils=checks[1:] if fp8 else checks)
+        torch.library.opcheck(op, args, kwargs or {}, test_utils=checks[1:] if fp8 else checks)
 
-    opcheck(ops.attention, (q, k, v))
-    opcheck(ops.attention, (q[..., :40], k[..., :40], v[..., :40]), {"return_lse": True, "causal": True})
-    opcheck(ops.attention, tuple(x.transpose(1, 2).contiguous().transpose(1, 2).half() for x in (q, k, v)))
-    opcheck(ops.attention, (q[:, :, :0], k, v), {"return_lse": True})
-    opcheck(ops.attention_fp8, (*tensors, *descales), {"return_lse": True})
-    opcheck(ops.attention_fp8, (*tensors, *descales), {"out_dtype": torch.float16})
-    opcheck(ops.quantise, (q,), {"smooth": True})
-    opcheck(ops.quantise, (q.transpose(1, 2).contiguous().transpose(1, 2), descales[0]), {"dtype": E5M2})
+    transposed = tuple(x.transpose(1, 2).contiguous().transpose(1, 2).half() for x in (q, k, v))
+    for op in (ops.attention.default, ops.attention.lse):
+        opcheck(op, (q, k, v))
+        opcheck(op, (q[..., :40], k[..., :40], v[..., :40]), {"causal": True})
+        opcheck(op, transposed)
+        opcheck(op, (q[:, :, :0], k, v))
+    for op in (ops.attention_fp8.default, ops.attention_fp8.lse):
+        opcheck(op, (*tensors, *descales), {"out_dtype": torch.float16})
+    opcheck(ops.attention_fp8.lse, (*tensors, *descales), {"exact": True})
+    opcheck(ops.quantise.default, (q,), {"smooth": True})
+    opcheck(ops.quantise.default, (transposed[0], descales[0]), {"dtype": E5M2})
 
 
 def test_compiles_as_one_graph(device):

@@ -261,7 +261,7 @@ def test_refusals_name_what_is_wrong(device):
         ("scale is -1", lambda: attention(q, k, v, scale=-1.0)),
         ("scale is nan", lambda: attention_fp8(*of, scale=float("nan"))),
         ("inf", lambda: attention_fp8(*of, scale=float("inf"))),
-        ("q_descale is torch.float64", lambda: attention_fp8(*of, bad_descale.double())),
+        ("q_descale must be float32", lambda: attention_fp8(*of, bad_descale.double())),
         ("out_dtype must be torch.bfloat16 or", lambda: attention_fp8(*of, out_dtype=torch.float32)),
         ("dtype must be torch.float8_e4m3fn or", lambda: quantise(q, dtype=BF16)),
         ("q", lambda: attention(*of)),

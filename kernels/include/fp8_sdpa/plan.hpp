@@ -69,7 +69,7 @@ class Plan {
 
  private:
   friend Result<Plan> plan(const Problem&, const Device&, const Variant*, const PlanOptions&);
-  friend Result<Plan> rebind(const Plan&, const Problem&);
+  friend Status rebind(Plan&, const Problem&);
   Problem problem_;
   Device device_;
   const Variant* variant_ = nullptr;
@@ -85,10 +85,10 @@ class Plan {
 Result<Plan> plan(const Problem& problem, const Device& device, const Variant* variant = nullptr,
                   const PlanOptions& options = {});
 
-/// The plan of a problem that differs from the plan's in addresses and softmax_scale alone: the
-/// same variant and options, in a microsecond or two, where plan() takes tens. kInvalidArgument
-/// where the problem differs in more; else as plan().
-Result<Plan> rebind(const Plan& plan, const Problem& problem);
+/// Makes the plan one of a problem that differs from the plan's in addresses and softmax_scale
+/// alone: the same variant and options, in a microsecond, where plan() takes tens. kInvalidArgument
+/// where the problem differs in more; else as plan(). On an error the plan stays what it was.
+Status rebind(Plan& plan, const Problem& problem);
 
 /// Launches the plan on `stream`. `workspace` has workspace_bytes(), whatever is in them; launches
 /// that may run at the same time need one each. kInvalidArgument if it is null though the plan

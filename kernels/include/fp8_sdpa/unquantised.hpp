@@ -44,7 +44,7 @@ class UnquantisedPlan {
  private:
   friend Result<UnquantisedPlan> plan(const UnquantisedProblem&, const Device&, const Variant*,
                                       const PlanOptions&);
-  friend Result<UnquantisedPlan> rebind(const UnquantisedPlan&, const UnquantisedProblem&);
+  friend Status rebind(UnquantisedPlan&, const UnquantisedProblem&);
   friend Status forward(const UnquantisedPlan&, void*, CUstream_st*);
   UnquantisedProblem problem_;
   Plan attention_;
@@ -57,9 +57,9 @@ class UnquantisedPlan {
 Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& device,
                              const Variant* variant = nullptr, const PlanOptions& options = {});
 
-/// The plan of a problem that differs from the plan's in addresses, softmax_scale and seed alone:
-/// as rebind() of plan.hpp.
-Result<UnquantisedPlan> rebind(const UnquantisedPlan& plan, const UnquantisedProblem& problem);
+/// Makes the plan one of a problem that differs from the plan's in addresses, softmax_scale and
+/// seed alone: as rebind() of plan.hpp.
+Status rebind(UnquantisedPlan& plan, const UnquantisedProblem& problem);
 
 /// Launches the plan on `stream`: K, Q and V are quantised, then attention runs, and with
 /// smoothing, where an LSE is asked for, a kernel that puts q . mean back into it. `workspace` has

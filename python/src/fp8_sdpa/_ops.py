@@ -18,7 +18,7 @@ _KINDS: dict[str, type[Exception]] = {
 }
 
 
-def _call(op: Callable, *inputs: Tensor | None, **options: object) -> tuple[Tensor, ...] | str:
+def _call(op: Callable, *inputs: object, **options: object) -> Tensor | tuple[Tensor, ...] | str:
     """The library's refusals as the errors whose names they begin with."""
     try:
         return op(*inputs, **options)
@@ -41,8 +41,8 @@ def _like(x: Tensor, head_dim: int, dtype: torch.dtype) -> Tensor:
     return x.new_empty((batch, seq, heads, head_dim), dtype=dtype).transpose(1, 2)
 
 
-def _lse_like(q: Tensor, wanted: bool) -> Tensor:
-    return q.new_empty(q.shape[:3] if wanted else (0,), dtype=torch.float32)
+def _lse_like(q: Tensor) -> Tensor:
+    return q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
 def _served(head_dim: int) -> int:
@@ -51,31 +51,26 @@ def _served(head_dim: int) -> int:
 
 
 @torch.library.register_fake("fp8_sdpa::attention")
-def _(
-    q, k, v, causal=False, scale=None, rotate=True, smooth=True, seed=0, return_lse=False, *_rest, **_options
-):
+def _attention(q, *_rest, **_options):
     dtype = torch.float16 if q.dtype == torch.float16 else torch.bfloat16
-    out = _like(q, _served(q.shape[3]), dtype)
-    return out[..., : q.shape[3]], _lse_like(q, return_lse)
+    return _like(q, _served(q.shape[3]), dtype)[..., : q.shape[3]]
+
+
+@torch.library.register_fake("fp8_sdpa::attention.lse")
+def _(q, *_rest, **_options):
+    return _attention(q), _lse_like(q)
 
 
 @torch.library.register_fake("fp8_sdpa::attention_fp8")
-def _(
-    q,
-    k,
-    v,
-    q_descale,
-    k_descale,
-    v_descale,
-    causal=False,
-    scale=None,
-    out_dtype=None,
-    return_lse=False,
-    *_rest,
-    **_options,
+def _attention_fp8(
+    q, k, v, q_descale, k_descale, v_descale, causal=False, scale=None, out_dtype=None, *_rest, **_options
 ):
-    out = _like(q, q.shape[3], out_dtype or torch.bfloat16)
-    return out, _lse_like(q, return_lse)
+    return _like(q, q.shape[3], out_dtype or torch.bfloat16)
+
+
+@torch.library.register_fake("fp8_sdpa::attention_fp8.lse")
+def _(q, *rest, **options):
+    return _attention_fp8(q, *rest, **options), _lse_like(q)
 
 
 @torch.library.register_fake("fp8_sdpa::quantise")
@@ -160,31 +155,16 @@ def attention(
         ValueError: the tensors contradict each other.
         NotImplementedError: no kernel serves them on this device, with the reason.
     """
-    out, lse = _call(
-        _ops.attention.default,
-        q,
-        k,
-        v,
-        causal,
-        scale,
-        rotate,
-        smooth,
-        seed,
-        return_lse,
-        exact_lse,
-        batch_invariant,
-    )
-    out = _without_gradient("attention", out, q, k, v)
-    return (out, _without_gradient("attention", lse, q, k)) if return_lse else out
+    inputs = (q, k, v, causal, scale, rotate, smooth, seed, batch_invariant)
+    if not return_lse:
+        return _without_gradient("attention", _call(_ops.attention.default, *inputs), q, k, v)
+    out, lse = _call(_ops.attention.lse, *inputs, exact_lse)
+    return _without_gradient("attention", out, q, k, v), _without_gradient("attention", lse, q, k)
 
 
-def _descale(
-    value: Tensor | float | None, like: Tensor, name: str, shape: tuple[int, ...] | None = None
-) -> Tensor:
-    """A tensor, which the operators broadcast, or one of `shape`, (batch, heads) of `like`, of a number."""
+def _descale(value: Tensor | float | None, like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
+    """A tensor, which operators check and broadcast, or one of `shape`, else `like`'s (batch, heads)."""
     if isinstance(value, Tensor):
-        if value.dtype is not torch.float32:
-            raise ValueError(f"{name} is {value.dtype}; expected torch.float32")
         return value
     return like.new_full(shape or like.shape[:2], 1.0 if value is None else value, dtype=torch.float32)
 
@@ -215,22 +195,21 @@ def attention_fp8(
 
     Returns, raises: as attention().
     """
-    out, lse = _call(
-        _ops.attention_fp8.default,
+    inputs = (
         q,
         k,
         v,
-        _descale(q_descale, q, "q_descale"),
-        _descale(k_descale, k, "k_descale"),
-        _descale(v_descale, v, "v_descale"),
+        _descale(q_descale, q),
+        _descale(k_descale, k),
+        _descale(v_descale, v),
         causal,
         scale,
         out_dtype,
-        return_lse,
-        exact_lse,
         batch_invariant,
     )
-    return (out, lse) if return_lse else out
+    if return_lse:
+        return _call(_ops.attention_fp8.lse, *inputs, exact_lse)
+    return _call(_ops.attention_fp8.default, *inputs)
 
 
 class Quantised(NamedTuple):
@@ -266,7 +245,7 @@ def quantise(
 
     Raises: as attention().
     """
-    given = None if descale is None else _descale(descale, x, "descale")
+    given = None if descale is None else _descale(descale, x)
     codes, made, mean, infinities = _call(
         _ops.quantise.default, x, given, dtype=dtype, rotate=rotate, seed=seed, smooth=smooth
     )

@@ -7,18 +7,19 @@ from fp8_sdpa._ops import _call, _descale, _ops, _served, _without_gradient, qua
 
 
 @torch.library.register_fake("fp8_sdpa::attention_varlen_fp8")
-def _(
+def _attention_varlen_fp8(
     q, k, v, q_descale, k_descale, v_descale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
     seqused_k=None, block_table=None, fault=None, causal=False, scale=None, out_dtype=None,
-    return_lse=False, *_rest, **_options,
+    *_rest, **_options,
 ):  # fmt: skip
-    if not return_lse:
-        lse = (0,)
-    elif cu_seqlens_q is not None:
-        lse = (q.shape[1], q.shape[0])
-    else:
-        lse = (q.shape[0], q.shape[2], q.shape[1])
-    return q.new_empty(q.shape, dtype=out_dtype or torch.bfloat16), q.new_empty(lse, dtype=torch.float32)
+    return q.new_empty(q.shape, dtype=out_dtype or torch.bfloat16)
+
+
+@torch.library.register_fake("fp8_sdpa::attention_varlen_fp8.lse")
+def _(q, *rest, **options):
+    out = _attention_varlen_fp8(q, *rest, **options)
+    lse = (q.shape[1], q.shape[0]) if q.dim() == 3 else (q.shape[0], q.shape[2], q.shape[1])
+    return out, q.new_empty(lse, dtype=torch.float32)
 
 
 def _longest(given: int | None, name: str, offsets: Tensor | None, otherwise: int) -> int:
@@ -86,14 +87,13 @@ def attention_varlen_fp8(
     heads_q, heads_kv = q.shape[-2], k.shape[-2]
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.numel() - 1
     most_k = 0 if block_table is None else block_table.shape[-1] * k.shape[1]
-    out, lse = _call(
-        _ops.attention_varlen_fp8.default,
+    inputs = (
         q,
         k,
         v,
-        _descale(q_descale, q, "q_descale", (batch, heads_q)),
-        _descale(k_descale, k, "k_descale", (batch, heads_kv)),
-        _descale(v_descale, v, "v_descale", (batch, heads_kv)),
+        _descale(q_descale, q, (batch, heads_q)),
+        _descale(k_descale, k, (batch, heads_kv)),
+        _descale(v_descale, v, (batch, heads_kv)),
         cu_seqlens_q,
         cu_seqlens_k,
         _longest(max_seqlen_q, "max_seqlen_q", cu_seqlens_q, 0),
@@ -104,11 +104,11 @@ def attention_varlen_fp8(
         causal,
         scale,
         out_dtype,
-        return_lse,
-        exact_lse,
         batch_invariant,
     )
-    return (out, lse) if return_lse else out
+    if return_lse:
+        return _call(_ops.attention_varlen_fp8.lse, *inputs, exact_lse)
+    return _call(_ops.attention_varlen_fp8.default, *inputs)
 
 
 def _packed_codes(
@@ -246,8 +246,8 @@ def append(
         k_cache,
         v_cache,
         slot_mapping,
-        _descale(k_descale, k, "k_descale", (k.shape[-2],)),
-        _descale(v_descale, k, "v_descale", (k.shape[-2],)),
+        _descale(k_descale, k, (k.shape[-2],)),
+        _descale(v_descale, k, (k.shape[-2],)),
         cos_sin,
         positions,
         interleaved,

@@ -26,13 +26,17 @@ std::string name_of(const testing::TestParamInfo<Declined<Description>>& info) {
   return info.param.name;
 }
 
-/// `made` is what plan() gave for the changed description.
+/// `status` is of what was asked of the changed description.
+template <class Description>
+void expect_declined(const Declined<Description>& declined, const Status& status) {
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.code(), declined.code);
+  EXPECT_NE(status.message().find(declined.says), std::string::npos) << status.message();
+}
+/// `made` is what plan() gave for it.
 template <class Description, class Plan>
 void expect_declined(const Declined<Description>& declined, const Result<Plan>& made) {
-  ASSERT_FALSE(made.ok());
-  EXPECT_EQ(made.status().code(), declined.code);
-  EXPECT_NE(made.status().message().find(declined.says), std::string::npos)
-      << made.status().message();
+  expect_declined(declined, made.status());
 }
 
 inline constexpr StatusCode kInvalid = StatusCode::kInvalidArgument;

@@ -40,26 +40,35 @@ Plan planned(const Problem& p) {
 TEST(Rebind, TakesOtherAddressesAndAnotherScale) {
   Problem p = in_pages();
   const Plan made = planned(p);
+  Plan bound = made;
   for (int i = 0; i < kPointers; ++i) {
     if (address(p, i) != 0) move_to(p, i, address(p, i) + 64);
   }
   p.softmax_scale = 0.5F;
-  const auto bound = rebind(made, p);
-  ASSERT_TRUE(bound.ok()) << bound.status().message();
-  EXPECT_EQ(bound->problem(), p);
-  EXPECT_EQ(bound->variant_name(), made.variant_name());
-  EXPECT_EQ(bound->workspace_bytes(), made.workspace_bytes());
+  const Status status = rebind(bound, p);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(bound.problem(), p);
+  EXPECT_EQ(bound.variant_name(), made.variant_name());
+  EXPECT_EQ(bound.workspace_bytes(), made.workspace_bytes());
   p.softmax_scale = 0.0F;
-  EXPECT_EQ(rebind(made, p)->problem().softmax_scale, 0.125F);
+  EXPECT_TRUE(rebind(bound, p).ok());
+  EXPECT_EQ(bound.problem().softmax_scale, 0.125F);
 }
 
-TEST(Rebind, AsksOfAddressesWhatPlanDoes) {
-  Problem p = in_pages();
-  const Plan made = planned(p);
+TEST(Rebind, AsksOfAddressesWhatPlanDoesAndThenLeavesThePlanAlone) {
+  const Problem before = in_pages();
+  Plan bound = planned(before);
+  const detail::PlanState state = bound.state();
+  Problem p = before;
+  for (const int given : {0, 2, 3}) move_to(p, given, address(p, given) + 64);
   move_to(p, 1, address(p, 1) + 8);
-  const auto bound = rebind(made, p);
-  EXPECT_EQ(bound.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(bound.status().message(), plan(p, host_executor()).status().message());
+  p.softmax_scale = 0.5F;
+  const Status status = rebind(bound, p);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), plan(p, host_executor()).status().message());
+  EXPECT_EQ(bound.problem(), planned(before).problem());
+  EXPECT_EQ(bound.state().bytes, state.bytes);
+  EXPECT_EQ(bound.workspace_bytes(), state.workspace_bytes);
 }
 
 using Bad = tests::Declined<Problem>;
@@ -69,7 +78,7 @@ class OtherProblem : public testing::TestWithParam<Bad> {};
 
 TEST_P(OtherProblem, IsDeclined) {
   Problem p = in_pages();
-  const Plan made = planned(p);
+  Plan made = planned(p);
   GetParam().change(p);
   tests::expect_declined(GetParam(), rebind(made, p));
 }
@@ -107,8 +116,9 @@ INSTANTIATE_TEST_SUITE_P(
 #undef FP8_SDPA_OTHER
 
 TEST(Rebind, WantsAPlan) {
-  EXPECT_EQ(rebind(Plan(), in_pages()).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(rebind(Plan(), Problem()).status().code(), StatusCode::kInvalidArgument);
+  Plan none;
+  EXPECT_EQ(rebind(none, in_pages()).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(rebind(none, Problem()).code(), StatusCode::kInvalidArgument);
 }
 
 UnquantisedProblem unquantised() {
@@ -126,15 +136,17 @@ TEST(Rebind, TakesAnUnquantisedProblemToo) {
   for (const int i : {0, 1, 2, 3, 4}) move_to(p, i, address(p, i) + 64);
   p.descales = {};  // nobody looks at them
   problem.seed = 5;
-  const auto bound = rebind(*made, problem);
-  ASSERT_TRUE(bound.ok()) << bound.status().message();
-  EXPECT_EQ(bound->problem().attention, p);
-  EXPECT_EQ(bound->problem().seed, 5U);
-  EXPECT_EQ(bound->workspace_bytes(), made->workspace_bytes());
-  EXPECT_EQ(bound->attention().problem().o.data, p.o.data);
+  UnquantisedPlan bound = *made;
+  const Status status = rebind(bound, problem);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(bound.problem().attention, p);
+  EXPECT_EQ(bound.problem().seed, 5U);
+  EXPECT_EQ(bound.workspace_bytes(), made->workspace_bytes());
+  EXPECT_EQ(bound.attention().problem().o.data, p.o.data);
+  const Problem taken = p;
   move_to(p, 0, address(p, 0) + 8);
-  EXPECT_EQ(rebind(*made, problem).status().message(),
-            plan(problem, host_executor()).status().message());
+  EXPECT_EQ(rebind(bound, problem).message(), plan(problem, host_executor()).status().message());
+  EXPECT_EQ(bound.problem().attention, taken);
 }
 
 TEST(Rebind, DeclinesAnotherUnquantisedProblem) {
@@ -142,8 +154,9 @@ TEST(Rebind, DeclinesAnotherUnquantisedProblem) {
   ASSERT_TRUE(made.ok()) << made.status().message();
   const auto expect_declined = [&](const auto& change) {
     UnquantisedProblem problem = unquantised();
+    UnquantisedPlan bound = *made;
     change(problem);
-    EXPECT_EQ(rebind(*made, problem).status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(rebind(bound, problem).code(), StatusCode::kInvalidArgument);
   };
   expect_declined([](UnquantisedProblem& p) { p.rotate = false; });
   expect_declined([](UnquantisedProblem& p) { p.smooth = false; });
