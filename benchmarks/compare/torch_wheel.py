@@ -3,8 +3,8 @@
 
     torch_wheel.py WHEEL
 
-The Python that runs it has PyTorch and the wheel. Times are medians of calls in turns: ours, then each of
-PyTorch's backends. torch_floors.py makes floors of it.
+The Python that runs it has PyTorch, transformers and the wheel. Times are medians of calls in turns: ours,
+then each of PyTorch's backends. torch_floors.py makes floors of it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ ROUNDS = 15
 WARM_UP = 3
 HOST_CALLS = 2000
 PROCESSES = 4
+LAYERS = 4
+TOKENS = [4096, 16384, 32768]
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python" / "examples"))
 
 
 def seconds_of(*command: str) -> float:
@@ -134,6 +138,15 @@ def context_parallel_rel_l2() -> float:
         return float(pathlib.Path(out).read_text())
 
 
+def forward_passes() -> list[dict]:
+    """Of a made model of the shape of some layers of Llama 3 8B."""
+    import model_quality
+
+    with torch.device("cuda"):
+        model, _ = model_quality.made_model(LAYERS)
+    return [one._asdict() for one in model_quality.speed_of(model.eval(), TOKENS)]
+
+
 def main() -> None:
     wheel = pathlib.Path(sys.argv[1])
     document = {
@@ -145,6 +158,8 @@ def main() -> None:
         "graph_breaks": graph_breaks(),
         "host_us": host_us(),
         "context_parallel_rel_l2": context_parallel_rel_l2(),
+        "layers": LAYERS,
+        "forward_passes": forward_passes(),
         "rows": [beside_torch(shape, causal) for shape in SHAPES for causal in (False, True)],
     }
     print(json.dumps(document, indent=1))

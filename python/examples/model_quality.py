@@ -1,17 +1,24 @@
-"""What FP8 attention costs a model: an error for each layer and option, and the model's own measure.
+"""What FP8 attention costs a model, an error for each layer and option and the model's own measure; and
+what it gives, the time of a forward pass.
 
-    python model_quality.py --model FOLDER --text FILE [--device cuda]
+    python model_quality.py --model FOLDER --text FILE [--device cuda] [--speed 4096 16384 32768]
 
-FOLDER has any model that Hugging Face transformers builds from disk; without one, a small model of random
-weights is made. The text is cut into pieces of --tokens tokens. For every layer the table has the relative
-L2 error of the attention's output on the activations that reach it, against float64 attention, for each
-option of the quantisation; then the model as a whole, all layers in FP8, against all in the model's dtype:
-perplexity where it has a head for the next token, the cosine of mean embeddings where it has not.
+FOLDER has any model that Hugging Face transformers builds from disk; without one, a model of random weights
+is made. The text is cut into pieces of --tokens tokens. For every layer the table has the relative L2 error
+of the attention's output on the activations that reach it, against float64 attention, for each option of the
+quantisation; then the model as a whole, all layers in FP8, against all in the model's dtype: perplexity
+where it has a head for the next token, the cosine of mean embeddings where it has not.
+
+--speed times a forward pass over so many random tokens, without the head, in bfloat16: with PyTorch's
+scaled_dot_product_attention, and with fp8_sdpa by its hook for transformers.
 """
 
 import argparse
 import math
 import pathlib
+import statistics
+import time
+from typing import NamedTuple
 
 import fp8_sdpa
 import torch
@@ -72,13 +79,18 @@ class Probe:
         return want.to(query.dtype).transpose(1, 2), None
 
 
-def made_model() -> tuple[transformers.PreTrainedModel, Tensor]:
-    """Two layers of random weights, and tokens for them."""
+def made_model(layers_of_8b: int | None = None) -> tuple[transformers.PreTrainedModel, Tensor]:
+    """Random weights, two small layers or so many of Llama 3 8B's shape, and tokens for them."""
     torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=64, vocab_size=256,
-    )  # fmt: skip
+    small = {
+        "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 64,
+    }  # fmt: skip
+    shape = small if layers_of_8b is None else {
+        "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": layers_of_8b,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+    }  # fmt: skip
+    config = transformers.LlamaConfig(vocab_size=256, **shape)
     return transformers.LlamaForCausalLM(config), torch.randint(0, 256, (400,))
 
 
@@ -94,6 +106,37 @@ def measure_of(model: transformers.PreTrainedModel, pieces: list[Tensor]) -> Ten
     return torch.stack(losses).mean().exp()
 
 
+class Pass(NamedTuple):
+    """A forward pass of so many tokens, timed."""
+
+    tokens: int
+    sdpa_ms: float
+    fp8_ms: float
+
+
+@torch.no_grad()
+def speed_of(model: transformers.PreTrainedModel, lengths: list[int]) -> list[Pass]:
+    """Medians of passes in turns, of the model without its head, which becomes one of bfloat16."""
+    fp8_sdpa.hooks.register_transformers()
+    model = model.base_model.to(torch.bfloat16)
+    device = next(model.parameters()).device
+
+    def milliseconds(implementation: str, tokens: Tensor) -> float:
+        model.set_attn_implementation(implementation)
+        start = time.perf_counter()
+        model(tokens, use_cache=False)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        return 1e3 * (time.perf_counter() - start)
+
+    passes = []
+    for length in lengths:
+        tokens = torch.randint(0, model.config.vocab_size, (1, length), device=device)
+        times = [(milliseconds("sdpa", tokens), milliseconds("fp8_sdpa", tokens)) for _ in range(7)]
+        passes.append(Pass(length, *(statistics.median(of[2:]) for of in zip(*times, strict=True))))
+    return passes
+
+
 @torch.no_grad()
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -102,6 +145,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--tokens", type=int, default=256, help="of a piece")
     parser.add_argument("--pieces", type=int, default=4, help="at most so many")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--speed", type=int, nargs="+", default=[], metavar="TOKENS", help="times such passes"
+    )
     options = parser.parse_args(arguments)
     if options.model is None:
         model, tokens = made_model()
@@ -139,6 +185,10 @@ def main(arguments: list[str] | None = None) -> None:
         else:
             cosine = torch.nn.functional.cosine_similarity(got, want)
             print(f"cosine of embeddings, {name}: least {cosine.min():.6f}, mean {cosine.mean():.6f}")
+    for tokens, sdpa_ms, fp8_ms in speed_of(model, options.speed):
+        print(
+            f"{tokens} tokens: sdpa {sdpa_ms:.2f} ms, fp8_sdpa {fp8_ms:.2f} ms, {sdpa_ms / fp8_ms:.2f} times"
+        )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def layers_of(text):
 
 
 def test_model_quality_of_a_made_model(model_quality, device, capsys):
-    model_quality.main(["--tokens", "150", "--pieces", "2", "--device", device])
+    model_quality.main(["--tokens", "150", "--pieces", "2", "--device", device, "--speed", "140", "150"])
     said = capsys.readouterr().out
     layers = layers_of(said)
     assert len(layers) == 2
@@ -32,6 +32,10 @@ def test_model_quality_of_a_made_model(model_quality, device, capsys):
     assert len({error for layer in layers for error in layer}) >= 4
     changes = [float(x) for x in re.findall(r"\(([-+.0-9]+) %\)", said)]
     assert len(changes) == 4 and all(0.0 < abs(change) < 2.0 for change in changes)
+    passes = re.findall(r"^(\d+) tokens: sdpa ([.\d]+) ms, fp8_sdpa ([.\d]+) ms, ([.\d]+) times$", said, re.M)
+    assert [int(tokens) for tokens, *_ in passes] == [140, 150]
+    for _, sdpa_ms, fp8_ms, times in passes:
+        assert float(times) == pytest.approx(float(sdpa_ms) / float(fp8_ms), rel=0.1, abs=0.01)
 
 
 def test_model_quality_of_an_encoder_on_disk(model_quality, tmp_path, capsys):
