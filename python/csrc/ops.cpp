@@ -46,7 +46,7 @@ TorchTensor pad_to(const TorchTensor& tensor, int head_dim) {
 }
 
 Call prepare(const Place& place, const TorchTensor& q, const TorchTensor& k, const TorchTensor& v,
-             ScalarType out_type, const Options& options, bool pads) {
+             ScalarType out_type, const Options& options) {
   place.check_holds(k, "k");
   place.check_holds(v, "v");
   const Sizes qs = sizes_of(q, "q");
@@ -67,7 +67,7 @@ Call prepare(const Place& place, const TorchTensor& q, const TorchTensor& k, con
   }
   if (qs.head_dim == 0) fail(invalid_argument("head_dim is 0; it must be at least 1"));
 
-  const int head_dim = pads ? padded(qs.head_dim) : qs.head_dim;
+  const int head_dim = padded(qs.head_dim);
   Sizes padded_sizes = qs;
   padded_sizes.head_dim = head_dim;
   Call call{readable(pad_to(q, head_dim)),
@@ -134,7 +134,7 @@ struct QuantiseOptions {
 Results attention_of(const TorchTensor& q, const TorchTensor& k, const TorchTensor& v,
                      const Options& options, const QuantiseOptions& codes, bool batch_invariant) {
   const Place place(q);
-  Call call = prepare(place, q, k, v, output_type(q), options, /*pads=*/true);
+  Call call = prepare(place, q, k, v, output_type(q), options);
   return run(place, call, unquantised(call, codes.rotate, codes.smooth, codes.seed),
              batch_invariant);
 }
@@ -172,7 +172,7 @@ Results attention_of_codes(const TorchTensor& q, const TorchTensor& k, const Tor
                            const DescaleTensors& given, ScalarType out_type, const Options& options,
                            bool batch_invariant) {
   const Place place(q);
-  Call call = prepare(place, q, k, v, out_type, options, /*pads=*/false);
+  Call call = prepare(place, q, k, v, out_type, options);
   Problem& p = call.problem;
   const DescaleTensors descales = broadcast_descales(place, p, given);
   p.descales = descales.pointers();
@@ -245,7 +245,7 @@ std::string explain(TorchTensor q, TorchTensor k, TorchTensor v, bool causal,
   const Place place(q);
   const bool codes = is_fp8(dtype_of(q, "q"));
   const auto lse = return_lse ? std::optional(sum_of(exact_lse)) : std::nullopt;
-  Call call = prepare(place, q, k, v, output_type(q), {causal, scale, lse}, /*pads=*/!codes);
+  Call call = prepare(place, q, k, v, output_type(q), {causal, scale, lse});
   const PlanOptions plan_options{.batch_invariant = batch_invariant};
   Plans& plans = Plans::of_this_thread();
   if (!codes) {

@@ -65,7 +65,7 @@ def _(q, *_rest, **_options):
 def _attention_fp8(
     q, k, v, q_descale, k_descale, v_descale, causal=False, scale=None, out_dtype=None, *_rest, **_options
 ):
-    return _like(q, q.shape[3], out_dtype or torch.bfloat16)
+    return _like(q, _served(q.shape[3]), out_dtype or torch.bfloat16)[..., : q.shape[3]]
 
 
 @torch.library.register_fake("fp8_sdpa::attention_fp8.lse")
@@ -187,7 +187,7 @@ def attention_fp8(
     """attention() on codes that are FP8 already.
 
     Args:
-        q, k, v: as in attention(), but float8_e4m3fn or float8_e5m2, and head_dim 64, 128 or 256.
+        q, k, v: as in attention(), but float8_e4m3fn or float8_e5m2.
         q_descale: x ~ code * descale; float32, what broadcasts to (batch, heads_q), a number, or None
             for 1. k_descale, v_descale: (batch, heads_kv). Tensors are read when the kernel runs.
         out_dtype: torch.bfloat16 (None) or torch.float16.
@@ -284,9 +284,9 @@ def explain(
         batch_invariant=batch_invariant,
     )
     head_dim = q.shape[3]
-    if q.dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
-        return text
-    lines = [text, "before it: Q, K and V are quantised to E4M3, a scale per (batch, head)"]
+    lines = [text]
+    if q.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
+        lines.append("before it: Q, K and V are quantised to E4M3, a scale per (batch, head)")
     if _served(head_dim) != head_dim:
         lines.append(f"head_dim {head_dim} is padded with zeros to {_served(head_dim)}")
     return "\n".join(lines)
