@@ -1,4 +1,4 @@
-// Errors of attention on unquantised tensors: some rows of two heads against fp64.
+// Errors of attention on unquantised tensors: some rows of some heads against fp64.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace fp8_sdpa::bench {
 
 class HeadJudge {
  public:
-  /// fp64 attention of the first and the last head's rows, four ranges of 32 of each. @pre as many
-  /// KV heads as heads, as many keys as rows; `values` outlive it.
+  /// fp64 attention of up to 128 rows of up to 16 heads, evenly spread. @pre as many KV heads as
+  /// heads, as many keys as rows; `values` outlive it.
   HeadJudge(const reference::Shape& shape, const reference::Inputs& values, std::uint64_t seed);
 
   /// sqrt(mean((got - want)^2)) of O as bf16, (batch, heads, seq, head_dim) contiguous.
@@ -22,14 +22,14 @@ class HeadJudge {
 
  private:
   using Values = std::vector<float>;
-  Values head_of(const Values& tensor, int head) const;
+  Values head_of(const Values& tensor, std::int64_t head) const;
   Values rows_of(const Values& head) const;
   Values attend(const Values& q, const Values& k, const Values& v) const;
 
   const reference::Shape& shape_;
   const reference::Inputs& values_;
   std::uint64_t seed_;  ///< of the rotation
-  std::vector<int> heads_;
+  std::vector<std::int64_t> heads_;
   std::vector<std::int64_t> rows_;
   std::vector<Values> want_;  ///< of each head
 };

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "benchmarks/peers/unquantised.hpp"
 #include "reference/formats/half.hpp"
 #include "reference/oracle/oracle.hpp"
@@ -10,9 +12,9 @@
 namespace fp8_sdpa::bench {
 namespace {
 
-TEST(HeadJudge, MeasuresTheRowsOfTheFirstAndTheLastHead) {
+TEST(HeadJudge, MeasuresRowsOfSixteenHeads) {
   for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
-    reference::Shape shape = reference::shape_of("made", {1, 3, 3, 160, 160, 64, mask});
+    reference::Shape shape = reference::shape_of("made", {2, 10, 10, 160, 160, 64, mask});
     shape.inputs.family = "outliers";
     const auto values = reference::draw_inputs(shape, 5);
     ASSERT_TRUE(values.ok());
@@ -24,15 +26,18 @@ TEST(HeadJudge, MeasuresTheRowsOfTheFirstAndTheLastHead) {
     const double rounded = judge.rmse(o);
     EXPECT_LT(rounded, 1e-3);
     EXPECT_GT(rounded, 0.0);
-    // The head in the middle is not looked at; the first row of the first one and the last of the
-    // last one are: 256 of 512 rows.
+    // One head in five is not looked at, nor is one row in five; the first row of the first head
+    // and the last of the last one are.
     const std::size_t head = 160 * 64;
-    o[head + 5] = 0x7e00;
-    EXPECT_EQ(judge.rmse(o), rounded);
-    for (const std::size_t at : {std::size_t{0}, 3 * head - 1}) {
+    for (const std::size_t at : {4 * head + 5, 4 * std::size_t{64}}) {
+      auto unseen = o;
+      unseen[at] = 0x7e00;
+      EXPECT_EQ(judge.rmse(unseen), rounded) << at;
+    }
+    for (const std::size_t at : {std::size_t{0}, 20 * head - 1}) {
       auto wrong = o;
       wrong[at] = reference::encode_16(exact.o[at] + 16.0F, Dtype::kBFloat16);
-      EXPECT_NEAR(judge.rmse(wrong), 16.0 / 128.0, 2e-3) << at;  // 16 / sqrt(2 * 128 * 64)
+      EXPECT_NEAR(judge.rmse(wrong), 16.0 / std::sqrt(16 * 128 * 64), 2e-3) << at;
     }
     // What is lost in quantisation: some of it by outliers, which a rotation spreads.
     if (mask == Mask::kNone) {
