@@ -77,20 +77,14 @@ inline Status encode(const MapRequest& request, gpu::TensorMap& map, MapSteps& s
   return gpu::encode_tensor_map(shape, map);
 }
 
-/// Splits the (batch, head) pairs evenly into passes whose K and V fit in most of the L2 cache of
-/// an H100 or H200; on the host executor, in so little that small problems too have several.
-inline void plan_passes(const Problem& p, Params& params) {
-  constexpr std::int64_t kBytes = gpu::kBackend == Backend::kDevice ? 32 << 20 : 64 << 10;
-  const std::int64_t kv_head = 2 * p.seq_kv * p.head_dim;
-  const std::int64_t shared_by = p.heads_q / p.heads_kv;
-  const std::int64_t most = std::max<std::int64_t>(1, kBytes / kv_head) * shared_by;
+/// Passes of so many (batch, head) pairs each; the last may have fewer.
+inline void set_passes(const Problem& p, std::int64_t heads, Params& params) {
   const std::int64_t pairs = std::int64_t{p.batch} * p.heads_q;
-  const std::int64_t passes = (pairs + most - 1) / most;
-  const std::int64_t heads = (pairs + passes - 1) / passes;
   params.passes = static_cast<int>((pairs + heads - 1) / heads);
   params.pass_heads = attention::divisor(static_cast<int>(heads));
   params.last_pass_heads =
       attention::divisor(static_cast<int>(pairs - (params.passes - 1) * heads));
+  params.pass_work_tiles = attention::divisor(params.tiles_m.value * params.pass_heads.value);
 }
 
 /// Whether V, to be transposed by the kernel, comes in rows of two keys: at head_dim 64, where TMA
@@ -162,8 +156,6 @@ void plan_work_tiles(const Problem& p, Params& params) {
   const int tiles_m = static_cast<int>((p.seq_q + T::kTileM - 1) / T::kTileM);
   params.tiles_m = attention::divisor(tiles_m);
   params.work_tiles = tiles_m * p.batch * p.heads_q;
-  plan_passes(p, params);
-  params.pass_work_tiles = attention::divisor(tiles_m * params.pass_heads.value);
 }
 
 /// Work tiles that the device counts: work/ragged.cuh.
@@ -188,18 +180,21 @@ void plan_ragged(const Problem& p, int blocks, Prepared& prepared, std::size_t& 
 /// Shares the work tiles out to `blocks` blocks, the costs as seen on an H200. On the host executor
 /// tile ranges cost nothing, so that small problems too have work tiles that blocks share.
 template <class T>
-void plan_schedule(int blocks, bool may_split, Prepared& prepared, std::size_t& workspace_bytes) {
+void plan_schedule(const Problem& p, int blocks, bool may_split, Prepared& prepared,
+                   std::size_t& workspace_bytes) {
   Params& params = prepared.params;
   const auto tiles = [&](int work_tile) {
     return tiles_seen<T>(params, place_of_work_tile(params, work_tile).tile);
   };
   const RangeCosts costs =
       gpu::kBackend == Backend::kDevice ? range_costs(T::kConfig, T::kHeadDim) : RangeCosts{};
-  const Schedule schedule =
-      may_split && T::kMaySplit
-          ? make_schedule(params.work_tiles, blocks, tiles, costs).schedule
-          : make_whole_schedule(params.work_tiles, blocks, tiles, costs).schedule;
-  params.schedule = schedule;
+  const Passes passes = shortest_passes(pass_sizes(p, gpu::kBackend), [&](std::int64_t heads) {
+    set_passes(p, heads, params);
+    return may_split && T::kMaySplit ? make_schedule(params.work_tiles, blocks, tiles, costs)
+                                     : make_whole_schedule(params.work_tiles, blocks, tiles, costs);
+  });
+  set_passes(p, passes.heads, params);
+  const Schedule& schedule = params.schedule = passes.makespan.schedule;
   prepared.blocks = schedule.tail_work_tiles > 0 ? blocks : std::min(blocks, params.work_tiles);
   workspace_bytes =
       static_cast<std::size_t>(schedule.splits()) * T::kConsumerWarps * sizeof(WarpSplitOf<T>);
@@ -256,7 +251,7 @@ Status prepare(const Problem& problem, const Device& device, const PlanOptions& 
     plan_ragged<T>(problem, blocks, prepared, state.workspace_bytes);
   } else if (!state.has_sizes) {
     plan_work_tiles<T>(problem, prepared.params);
-    plan_schedule<T>(blocks, may_share_rows(options), prepared, state.workspace_bytes);
+    plan_schedule<T>(problem, blocks, may_share_rows(options), prepared, state.workspace_bytes);
     if (T::kVInWorkspace) plan_values<T>(problem, prepared, state.workspace_bytes);
   }
   detail::put(state, prepared);

@@ -86,8 +86,9 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
                   const PlanOptions& options = {});
 
 /// Makes the plan one of a problem that differs from the plan's in addresses and softmax_scale
-/// alone: the same variant and options, in a microsecond, where plan() takes tens. kInvalidArgument
-/// where the problem differs in more; else as plan(). On an error the plan stays what it was.
+/// alone: the same variant and options, in a microsecond, where plan() takes tens to hundreds.
+/// kInvalidArgument where the problem differs in more; else as plan(). On an error the plan stays
+/// what it was.
 Status rebind(Plan& plan, const Problem& problem);
 
 /// Launches the plan on `stream`. `workspace` has workspace_bytes(), whatever is in them; launches

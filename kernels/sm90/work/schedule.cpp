@@ -80,6 +80,35 @@ class Dealer {
 
 }  // namespace
 
+std::vector<std::int64_t> pass_sizes(const Problem& p, Backend backend) {
+  // Most of the L2 cache of an H100 or H200; on the host executor so little that small problems too
+  // have several passes.
+  const std::int64_t bytes = backend == Backend::kDevice ? 32 << 20 : 64 << 10;
+  const std::int64_t kv_head = 2 * p.seq_kv * p.head_dim;
+  const std::int64_t most = std::max<std::int64_t>(1, bytes / kv_head) * (p.heads_q / p.heads_kv);
+  const std::int64_t pairs = std::int64_t{p.batch} * p.heads_q;
+  const std::int64_t fewest = (pairs + most - 1) / most;
+  if (fewest == 1) return {pairs};
+  std::vector<std::int64_t> sizes;
+  constexpr int kSteps = 4;  // up to twice as many passes
+  for (int step = 0; step <= kSteps; ++step) {
+    const std::int64_t passes = fewest + fewest * step / kSteps;
+    const std::int64_t heads = (pairs + passes - 1) / passes;
+    if (sizes.empty() || heads < sizes.back()) sizes.push_back(heads);
+  }
+  return sizes;
+}
+
+Passes shortest_passes(const std::vector<std::int64_t>& sizes,
+                       const std::function<Makespan(std::int64_t heads)>& schedule_of) {
+  Passes best;
+  for (const std::int64_t heads : sizes) {
+    Makespan made = schedule_of(heads);
+    if (best.heads == 0 || made.tiles <= best.makespan.tiles) best = {heads, made};
+  }
+  return best;
+}
+
 Makespan make_whole_schedule(int work_tiles, int blocks, const std::function<int(int)>& tiles,
                              const RangeCosts& costs) {
   Makespan made;

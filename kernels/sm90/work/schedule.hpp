@@ -10,7 +10,9 @@
 #include <climits>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
+#include "fp8_sdpa/problem.hpp"
 #include "gpu/backend.hpp"
 #include "sm90/config.hpp"
 
@@ -50,6 +52,17 @@ struct Makespan {
   double tiles = 0.0;
   Schedule schedule;
 };
+
+/// Work tiles come in passes of so many (batch, head) pairs each, few enough for their K and V to
+/// stay in the L2 cache. The sizes that they may have, the largest first.
+std::vector<std::int64_t> pass_sizes(const Problem& problem, Backend backend);
+/// Of these sizes the one whose schedule ends first, and that schedule; of equal ones the smallest.
+struct Passes {
+  std::int64_t heads = 0;
+  Makespan makespan;
+};
+Passes shortest_passes(const std::vector<std::int64_t>& sizes,
+                       const std::function<Makespan(std::int64_t heads)>& schedule_of);
 
 /// The work tile of a block in a round of whole work tiles: there and back, so that sums even out
 /// where lengths change steadily.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <climits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "attention/divisor.hpp"
@@ -120,6 +121,43 @@ TEST(Schedule, WhatCannotBeCutStaysWhole) {
     const Schedule schedule = deal.make().schedule;
     EXPECT_EQ(schedule.tail_work_tiles, 0);
     EXPECT_EQ(schedule.rounds, (deal.work_tiles + deal.blocks - 1) / deal.blocks);
+  }
+}
+
+TEST(Passes, AreOfHeadsWhoseKeysAndValuesFitTheCache) {
+  using Sizes = std::vector<std::int64_t>;
+  const auto sizes = [](int batch, int heads_q, int heads_kv, std::int64_t seq_kv, int head_dim) {
+    Problem p;
+    p.batch = batch;
+    p.heads_q = heads_q;
+    p.heads_kv = heads_kv;
+    p.seq_q = 4096;
+    p.seq_kv = seq_kv;
+    p.head_dim = head_dim;
+    return pass_sizes(p, Backend::kDevice);
+  };
+  EXPECT_EQ(sizes(8, 8, 8, 4096, 256), (Sizes{16, 13, 11, 10, 8}));  // 2 MB a head
+  EXPECT_EQ(sizes(1, 16, 16, 4096, 256), (Sizes{16}));
+  EXPECT_EQ(sizes(1, 17, 17, 4096, 256), (Sizes{9, 6, 5}));
+  EXPECT_EQ(sizes(2, 32, 8, 4096, 256), (Sizes{64}));  // four heads share K and V
+  EXPECT_EQ(sizes(2, 36, 9, 4096, 256), (Sizes{36, 24, 18}));
+  EXPECT_EQ(sizes(1, 4, 4, 100'000, 256), (Sizes{1}));  // more than fits
+  EXPECT_EQ(sizes(1, 8, 2, 100'000, 256), (Sizes{4, 3, 2}));
+}
+
+TEST(Passes, AreThoseThatEndFirstTheSmallestOfEqualOnes) {
+  const std::vector<double> ends = {0, 0, 7.0, 5.0, 9.0, 5.0, 6.0};
+  const auto made = [&](std::int64_t heads) {
+    Makespan makespan{ends[static_cast<std::size_t>(heads)], {}};
+    makespan.schedule.rounds = static_cast<int>(heads);
+    return makespan;
+  };
+  for (const auto& [sizes, heads] :
+       {std::pair<std::vector<std::int64_t>, int>{{6}, 6}, {{6, 5, 4, 3, 2}, 3}, {{5, 4, 2}, 5}}) {
+    const Passes passes = shortest_passes(sizes, made);
+    EXPECT_EQ(passes.heads, heads);
+    EXPECT_EQ(passes.makespan.schedule.rounds, heads);
+    EXPECT_EQ(passes.makespan.tiles, ends[static_cast<std::size_t>(heads)]);
   }
 }
 
