@@ -107,6 +107,7 @@ class Contest {
 
   Status judge() {
     const HeadJudge judge(shape_, values_, problem_.seed);
+    row_["exact_both"] = judge.rmse_of_exact(/*rotate=*/true, /*smooth=*/true);
     const auto compare = [&](const std::string& name) -> Status {
       std::vector<std::uint16_t> bits(values_.q.size());
       if (Status s = tensors_.back()->download(bits.data()); !s.ok()) return s;
@@ -114,8 +115,6 @@ class Contest {
       return {};
     };
     for (const Options& options : kOptions) {
-      row_[std::string("exact_") + options.name] =
-          judge.rmse_of_exact(options.rotate, options.smooth);
       auto call = prepare(options);
       if (!call.ok()) return call.status();
       if (Status s = once(*call); !s.ok()) return s;

@@ -22,8 +22,8 @@ std::vector<reference::Shape> unquantised_shapes();
 /// "cudnn_bf16" with the reason why there is none) and of a copy of as many bytes as quantising K
 /// reads and writes ("copy_us"); shares of that copy's rate of the quantiser on K without options,
 /// rotating, smoothing, both, and with static descales ("share_..."); and RMSE over some rows, of
-/// ours without options and with each ("rmse_..."), of fp64 attention on what they quantise to
-/// ("exact_..."), where no kernel can be better, and of cuDNN ("rmse_cudnn_bf16").
+/// ours without options and with each ("rmse_..."), of fp64 attention on what both of them quantise
+/// to ("exact_both"), where no kernel can be better, and of cuDNN ("rmse_cudnn_bf16").
 Result<nlohmann::json> measure_unquantised(const std::vector<reference::Shape>& shapes,
                                            std::uint64_t seed, const Device& device,
                                            const Output& output);

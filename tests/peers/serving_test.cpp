@@ -9,9 +9,11 @@
 
 #include "benchmarks/command/paths.hpp"
 #include "benchmarks/files/validate.hpp"
+#include "benchmarks/peers/peer.hpp"
 #include "benchmarks/serving/cache.hpp"
 #include "benchmarks/serving/contest.hpp"
 #include "dispatch/variant.hpp"
+#include "dispatch/variant_impl.hpp"
 #include "fp8_sdpa/plan.hpp"
 
 namespace fp8_sdpa::bench {
@@ -52,6 +54,24 @@ void expect_judged(const Cache& cache, const char* variant) {
   ASSERT_TRUE(cache.poison().ok());
   EXPECT_TRUE(std::isnan(cache.errors()->o));
   EXPECT_TRUE(std::isnan(cache.errors()->lse));
+}
+
+TEST(Serving, FlashAttentionIsNotGivenPackedSequencesOrLengthsOfDenseOnes) {
+  Device hopper = host_executor();
+  hopper.backend = Backend::kDevice;
+  ServingCase packed = small(3, 0, false);
+  packed.queries = {3, 1, 2};
+  const std::vector<std::uint8_t> codes = draw_codes(3);
+  for (const auto& [serving_case, reason] :
+       {std::pair{packed, "packed sequences"}, {small(1, 0, true), "lengths of dense tensors"}}) {
+    const auto cache = Cache::make(serving_case, codes, 5, host_executor());
+    ASSERT_TRUE(cache.ok()) << cache.status().message();
+    for (const Peer& peer : flash3_source().peers) {
+      const Status status = peer.variant.impl->supports(cache->problem(), hopper);
+      EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+      EXPECT_NE(status.message().find(reason), std::string::npos) << status.message();
+    }
+  }
 }
 
 TEST(Serving, WhatARightKernelLeavesPassesAndWhatAWrongOneLeavesDoesNot) {

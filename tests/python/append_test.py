@@ -130,7 +130,7 @@ def test_refusals_name_what_is_wrong(device):
         ("v_cache overlaps k_cache", call(k, v, cache[0], cache[0], slots)),
         ("slot_mapping must be int64, contiguous, of shape (9)", call(k, v, *cache, slots.int())),
         ("slot_mapping must be int64", call(k, v, *cache, slots[1:])),
-        ("k_descale must be float32", call(k, v, *cache, slots, DESCALES.double())),
+        ("k_descale must be float32", call(k, v, *cache, slots, DESCALES.double().to(device))),
         ("cos_sin and positions are for each other", call(k, v, *cache, slots, cos_sin=table)),
         ("cos_sin must be float32", call(k, v, *cache, slots, cos_sin=table.half(), positions=positions)),
         ("positions must be int64, contiguous, of shape (9)",

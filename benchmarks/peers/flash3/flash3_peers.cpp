@@ -45,7 +45,6 @@ Status supports(const Problem& problem, const Device& device) {
   if (device.backend != Backend::kDevice || device.sm_version != kHopper) {
     return unsupported("FlashAttention-3's FP8 kernels need an sm_90");
   }
-  if (!library().ok()) return library().status();
   if (problem.q.dtype != Dtype::kE4M3 || problem.k.dtype != Dtype::kE4M3 ||
       problem.v.dtype != Dtype::kE4M3) {
     return unsupported("this peer is given E4M3 alone");
@@ -58,10 +57,13 @@ Status supports(const Problem& problem, const Device& device) {
   if (problem.ragged.seqused_kv != nullptr && problem.pages.block_table == nullptr) {
     return unsupported("it is built without lengths of dense tensors");
   }
+  if (problem.ragged.cu_seqlens_q != nullptr || problem.ragged.cu_seqlens_kv != nullptr) {
+    return unsupported("this peer is given no packed sequences");
+  }
   if (problem.batch * problem.seq_q > kMost || problem.batch * problem.seq_kv > kMost) {
     return unsupported("its sizes are 32-bit numbers");
   }
-  return {};
+  return library().ok() ? Status{} : library().status();
 }
 
 Flash3Strides strides_of(const Tensor& tensor) {
