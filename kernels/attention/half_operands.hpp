@@ -83,11 +83,13 @@ struct HalfOperands {
     }
   };
 
+  /// s += Q K^T, of chunks kFirst to kEnd - 1.
+  template <int kFirst = 0, int kEnd = kChunksPerRow>
   GPU_FN static void scores(const Queries& q, const CodeTile& k, float (&s)[kTilesS][4]) {
     constexpr int kChunksAtOnce = 4;
     const int lane = gpu::lane_idx();
 #pragma unroll
-    for (int first = 0; first < kChunksPerRow; first += kChunksAtOnce) {
+    for (int first = kFirst; first < kEnd; first += kChunksAtOnce) {
       FragmentA a[kChunksAtOnce];
 #pragma unroll
       for (int c = 0; c < kChunksAtOnce; ++c) a[c] = q.operand(first + c);
@@ -106,20 +108,24 @@ struct HalfOperands {
 
   GPU_FN static void accumulate(const float (&p)[kTilesS][4], const CodeTile& v,
                                 const float (&rescale)[2], float (&o)[kTilesO][4]) {
+    // The accumulators' layout is that of an A operand: tiles of 8 keys are its halves along k.
+    constexpr int kSteps = kKeys / kDepth;
+    std::uint32_t a[kSteps][4];
 #pragma unroll
-    for (int i = 0; i < kTilesO * 4; ++i) o[i / 4][i % 4] *= rescale[i % 4 / 2];
+    for (int i = 0; i < kSteps * 4; ++i) {
+      const float(&tile)[4] = p[i / 2];
+      a[i / 4][i % 4] = bits_of(gpu::float2_to_half2(tile[i % 2 * 2], tile[i % 2 * 2 + 1]));
+    }
+    // Later in the row the maximum seldom grows: then all factors are 1.
+    if (gpu::any_lane(rescale[0] != 1.0F || rescale[1] != 1.0F)) {
 #pragma unroll
-    for (int step = 0; step < kKeys / kDepth; ++step) {
-      // The accumulators' layout is that of an A operand: tiles of 8 keys are its halves along k.
-      std::uint32_t a[4];
+      for (int i = 0; i < kTilesO * 4; ++i) o[i / 4][i % 4] *= rescale[i % 4 / 2];
+    }
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float(&tile)[4] = p[2 * step + i / 2];
-        a[i] = bits_of(gpu::float2_to_half2(tile[i % 2 * 2], tile[i % 2 * 2 + 1]));
-      }
+    for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
       for (int pair = 0; pair < kChunksPerRow / 2; ++pair) {
-        accumulate_chunks(a, v, step * kDepth, pair * 2, o);
+        accumulate_chunks(a[step], v, step * kDepth, pair * 2, o);
       }
     }
   }

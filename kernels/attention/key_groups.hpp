@@ -155,11 +155,11 @@ class KvRing {
 #pragma unroll
       for (int pass = 0; pass < kWarpKeys / kRowsPerPass; ++pass) {
         const int row = row_ + pass * kRowsPerPass;
-        const int bytes = row < keys_left ? kChunk : 0;
+        const bool there = row < keys_left;
         gpu::cp_async_16_zfill(to.k.at(row, col_), k_ + pass * kRowsPerPass * p_.k_strides.seq,
-                               bytes);
+                               there);
         gpu::cp_async_16_zfill(to.v.at(row, col_), v_ + pass * kRowsPerPass * p_.v_strides.seq,
-                               bytes);
+                               there);
       }
       k_ += kTileN * p_.k_strides.seq;
       v_ += kTileN * p_.v_strides.seq;

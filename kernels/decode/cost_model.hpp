@@ -1,7 +1,6 @@
 // How long a launch takes on an sm_90, and with that how the keys are cut: as is predicted to be
-// fastest. Fitted to 324 problems drawn at random, each cut in some twelve ways, on an H100, and to
-// the rates at which an H200 reads (JOURNAL.md, section 3): microseconds, launches behind one
-// another in a graph.
+// fastest. Fitted to problems in pages drawn at random, each cut in some twelve ways, on an H200
+// (JOURNAL.md, section 7): microseconds, launches behind one another in a graph.
 #pragma once
 
 #include <algorithm>
@@ -19,27 +18,34 @@ constexpr std::int64_t up(std::int64_t x, std::int64_t y) { return (x + y - 1) /
 /// A block that has its multiprocessor alone takes `block` and `key` for each of its keys; where
 /// the multiprocessor has n blocks, it takes n * `share` a key for all of them, if that is more.
 struct Costs {
-  int head_dim, row_groups;
+  int head_dim, row_groups, tile_heads;
   double block, key, share;
 };
 inline constexpr Costs kCosts[] = {
-    {64, 1, 1.9, 0.0049, 0.0061},  {64, kMaxRowGroups, 2.6, 0.0064, 0.0158},
-    {128, 1, 1.9, 0.0099, 0.0079}, {128, kMaxRowGroups, 4.2, 0.0128, 0.0213},
-    {256, 1, 3.5, 0.0269, 0.0184}, {256, kMaxRowGroups, 5.3, 0.0256, 0.0506},
+    {64, 1, 1, 2.8, 0.0014, 0.0048},
+    {64, 1, kPair, 2.3, 0.0046, 0.0077},
+    {64, kMaxRowGroups, 1, 3.4, 0.0057, 0.0149},
+    {128, 1, 1, 2.8, 0.0078, 0.0074},
+    {128, kMaxRowGroups, 1, 4.7, 0.0148, 0.0209},
+    {256, 1, 1, 5.3, 0.0263, 0.0160},
+    {256, kMaxRowGroups, 1, 6.0, 0.0137, 0.0559},
 };
-inline constexpr double kLaunch = 1.3;
-inline constexpr double kMerge = 0.7;
-inline constexpr double kMergeValue = 2.9e-4;  ///< of each split's O, on each warp
+inline constexpr double kLaunch = 1.6;
+inline constexpr double kMerge = 0.5;
+inline constexpr double kMergeValue = 3.0e-4;  ///< of each split's O, on each warp
+/// Of the longest block, where only the device knows the lengths: less and more are better for
+/// equal and for drawn ones.
+inline constexpr double kUneven = 0.2;
 
 /// Query rows of a KV head, the most that a sequence has.
 inline std::int64_t rows_of_head(const Problem& p) { return p.seq_q * (p.heads_q / p.heads_kv); }
 /// Tiles of them: as many as blocks of one split are made for.
 inline std::int64_t row_tiles(const Problem& p) { return up(rows_of_head(p), kMaxRows); }
-/// Of all KV heads, those that have rows, at most.
-inline std::int64_t tiles_of_rows(const Problem& p) {
+/// Of `heads` KV heads, those that have rows, at most.
+inline std::int64_t tiles_of_rows(const Problem& p, std::int64_t heads) {
   const std::int64_t group = p.heads_q / p.heads_kv;
-  return p.heads_kv * std::min(p.batch * row_tiles(p),
-                               up(attention::most_queries(p) * group, kMaxRows) + p.batch);
+  return heads * std::min(p.batch * row_tiles(p),
+                          up(attention::most_queries(p) * group, kMaxRows) + p.batch);
 }
 
 /// With batch_invariant always as many: which warp has a key, and so the order of sums, follows
@@ -48,9 +54,15 @@ inline int row_groups_for(const Problem& p, const PlanOptions& options) {
   return options.batch_invariant ? kMaxRowGroups : row_groups(rows_of_head(p));
 }
 
-inline const Costs& costs_of(const Problem& p, int groups) {
+/// Whether two KV heads share a tile.
+inline bool has_pairs(const Problem& p, const PlanOptions& options) {
+  return p.head_dim == kPairDim && p.heads_kv % kPair == 0 && rows_of_head(p) <= kPairRows &&
+         !options.batch_invariant;
+}
+
+inline const Costs& costs_of(int head_dim, int groups, int heads) {
   return *std::ranges::find_if(kCosts, [&](const Costs& costs) {
-    return costs.head_dim == p.head_dim && costs.row_groups == groups;
+    return costs.head_dim == head_dim && costs.row_groups == groups && costs.tile_heads == heads;
   });
 }
 
@@ -58,23 +70,24 @@ inline const Costs& costs_of(const Problem& p, int groups) {
 inline double us_in_splits(const Problem& p, int sm_count, std::int64_t keys) {
   const std::int64_t rows = rows_of_head(p);
   const int groups = row_groups(rows);
-  const Costs& costs = costs_of(p, groups);
+  const int heads = has_pairs(p, {}) ? kPair : 1;
+  const Costs& costs = costs_of(p.head_dim, groups, heads);
   const auto turn = [&](std::int64_t blocks) {  // so many on one multiprocessor
     const double key = std::max(costs.key, static_cast<double>(blocks) * costs.share);
     return costs.block + static_cast<double>(std::min(keys, p.seq_kv)) * key;
   };
   const std::int64_t at_once = blocks_at_once(groups);
   const std::int64_t splits = up(p.seq_kv, keys);
-  const std::int64_t blocks = tiles_of_rows(p) * splits;
+  const std::int64_t blocks = tiles_of_rows(p, p.heads_kv / heads) * splits;
   const std::int64_t slots = sm_count * at_once;
   const std::int64_t left = blocks % slots;
   double us = kLaunch + static_cast<double>(blocks / slots) * turn(at_once);
   if (left > 0) us += turn(up(left, sm_count));
   // Of sequences of different lengths the blocks do not end together.
-  if (p.ragged.seqused_kv != nullptr) us += turn(at_once) / 2;
+  if (p.ragged.seqused_kv != nullptr) us += kUneven * turn(at_once);
   if (splits > 1) {
-    constexpr int kHalfTile = kWarpRows / 2;  // the upper half of a tile may have no rows
-    const int merged = groups > 1 ? kMaxRows : rows > kHalfTile ? kWarpRows : kHalfTile;
+    const bool has_upper_half = heads > 1 || rows > kWarpRows / 2;
+    const int merged = has_upper_half ? groups * kWarpRows : kWarpRows / 2;
     const double values = static_cast<double>(merged * p.head_dim) / warps(groups);
     us += kMerge + kMergeValue * values * static_cast<double>(splits);
   }

@@ -3,8 +3,8 @@
 // blocks, and in a block over warps.
 //
 // The query heads of a KV head and the new queries of a sequence are the rows of one tile (packed
-// GQA), so that K and V are read once. One block computes all of them, at most 64, over one split
-// of the keys:
+// GQA), so that K and V are read once; at head_dim 64 two KV heads of few rows are one tile. One
+// block computes all of them, at most 64, over one split of the keys:
 //
 //   Q <- operands of the warp's 16 rows                      registers, once
 //   O <- 0, m <- -inf, l <- 0                                registers
@@ -35,7 +35,6 @@
 // and Params::fault 1.
 #pragma once
 
-#include "attention/any_lane.hpp"
 #include "attention/half_operands.hpp"
 #include "decode/kv_ring.cuh"
 #include "decode/merge.cuh"
@@ -57,11 +56,11 @@ GPU_FN void tell_fault(const Params& p) {
   if (p.fault != nullptr && gpu::lane_idx() == 0) gpu::atomic_max_relaxed(p.fault, 1);
 }
 
-template <class Tag, int kDim, int kGroups, Dtype kInput>
+template <class Tag, int kDim, int kGroups, int kHeads, Dtype kInput>
 struct Kernel {
-  using S = TileShape<kDim, kGroups>;
+  using S = TileShape<kDim, kGroups, kHeads>;
   using Params = decode::Params;
-  using Operands = attention::HalfOperands<kInput, S::kHeadDim, S::kWarpKeys>;
+  using Operands = attention::HalfOperands<kInput, S::kTileDim, S::kWarpKeys>;
   static constexpr int kThreads = S::kWarps * gpu::kWarpSize;
   static constexpr int kMinBlocks = S::kMinBlocks;
   static constexpr bool kUsesPdl = true;
@@ -78,19 +77,18 @@ struct Kernel {
   struct Queries {
     float factor[2];
     int query[2];
-    attention::QueryCodes<S::kHeadDim> q;
+    attention::QueryCodes<S::kTileDim> q;
   };
   GPU_FN static Queries load_queries(const Params& p, const Work& work, int row_group) {
-    Queries queries;
-    const std::int64_t kv_head =
-        static_cast<std::int64_t>(work.batch) * p.heads_kv.value + work.kv_head;
+    Queries queries{};
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       Row row = row_of(p, work, row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h);
       const bool exists = row.exists;
       if (!exists) row = row_of(p, work, 0);
+      const std::int64_t kv_head = static_cast<std::int64_t>(work.batch) * p.heads_kv + row.kv_head;
       const std::int64_t head =
-          static_cast<std::int64_t>(work.batch) * p.heads_kv.value * p.group.value + row.head;
+          static_cast<std::int64_t>(work.batch) * p.heads_kv * p.group.value + row.head;
       const attention::ScoreScale scale(p.descale_q[head] * p.descale_k[kv_head] *
                                         p.softmax_scale_log2);
       queries.factor[h] = scale.factor;
@@ -102,10 +100,27 @@ struct Kernel {
 #pragma unroll
       for (int c = 0; c < S::kHeadDim / attention::kChunk; ++c) {
         const auto four = *reinterpret_cast<const std::uint32_t*>(codes + c * attention::kChunk);
-        queries.q.codes[c][h] = exists ? four ^ scale.flip_signs : 0U;
+        queries.q.codes[first_sixteen<S>(h) + c][h] = exists ? four ^ scale.flip_signs : 0U;
       }
     }
     return queries;
+  }
+
+  /// S of a step. Of two heads, rows 0 to 7 take the sums of one head's dims, rows 8 to 15 those of
+  /// the other's: apart, for a NaN in one head's K is none in the other's scores.
+  GPU_FN static void scores(const typename Operands::Queries& q, const CodeTile<S>& k,
+                            float (&s)[Operands::kTilesS][4]) {
+    constexpr int kSixteens = S::kHeadDim / 16;
+    Operands::template scores<0, kSixteens>(q, k, s);
+    if constexpr (kHeads > 1) {
+      float of_next[Operands::kTilesS][4] = {};
+      Operands::template scores<kSixteens, 2 * kSixteens>(q, k, of_next);
+#pragma unroll
+      for (int j = 0; j < Operands::kTilesS; ++j) {
+        s[j][2] = of_next[j][2];
+        s[j][3] = of_next[j][3];
+      }
+    }
   }
 
   /// This warp's part of the split.
@@ -114,7 +129,7 @@ struct Kernel {
     const Queries queries = load_queries(p, work, row_group);
     const typename Operands::Queries q(queries.q);
     const bool has_rows = row_group * kWarpRows < work.rows;
-    const bool has_upper_rows = row_group * kWarpRows + kWarpRows / 2 < work.rows;
+    const bool has_upper_rows = kHeads > 1 || row_group * kWarpRows + kWarpRows / 2 < work.rows;
     const int first_limit = key_limit(p, work, row_of(p, work, 0).query);
     attention::LaneRows rows;
     RowsOfLane<S> part{};
@@ -123,7 +138,7 @@ struct Kernel {
       const KvStage<S>& kv = ring.wait(step);
       if (!has_rows || !ring.has_keys(step)) continue;
       float s[Operands::kTilesS][4] = {};
-      Operands::scores(q, kv.k, s);
+      scores(q, kv.k, s);
       const int first = ring.first_key(step);
       // Splits but the last are whole steps.
       const bool seen_whole = first + S::kWarpKeys <= first_limit;
@@ -137,7 +152,7 @@ struct Kernel {
       }
       Operands::accumulate(s, kv.v, rescale, part.o);
     }
-    const bool bad_page = attention::any_lane(ring.bad_page());
+    const bool bad_page = gpu::any_lane(ring.bad_page());
     if (bad_page) tell_fault(p);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {

@@ -17,7 +17,7 @@ namespace fp8_sdpa::decode {
 
 template <class S>
 using CodeTile =
-    attention::SharedTile<std::uint8_t, S::kWarpKeys, S::kHeadDim, attention::Layout::kSwizzled>;
+    attention::SharedTile<std::uint8_t, S::kWarpKeys, S::kTileDim, attention::Layout::kSwizzled>;
 
 /// One step's keys of one key group.
 template <class S>
@@ -75,8 +75,9 @@ class KvRing {
   GPU_FN bool bad_page() const { return bad_page_; }
 
  private:
-  static constexpr int kChunksPerRow = S::kHeadDim / attention::kChunk;
+  static constexpr int kChunksPerRow = S::kTileDim / attention::kChunk;
   static constexpr int kRowsPerPass = gpu::kWarpSize / kChunksPerRow;
+  static constexpr std::uint32_t kNoRow = ~0U;
 
   /// Where a key's row is, before anybody looked whether there is such a page: in K and V, seq of
   /// batch. Without pages, the sequence's own.
@@ -102,30 +103,40 @@ class KvRing {
             key - nth * p_.page_size.value};
   }
 
-  /// Of row `seq` of this KV head.
-  GPU_FN std::int64_t first_code(const attention::Strides& strides, int batch, int seq) const {
-    return batch * strides.batch + work_.kv_head * strides.head + seq * strides.seq;
+  /// Of a row, the lane copies 16 codes from here on.
+  GPU_FN static int col_of_lane() { return gpu::lane_idx() % kChunksPerRow * attention::kChunk; }
+
+  /// What the lane copies of the first row of its head.
+  GPU_FN const std::uint8_t* first_codes(const std::uint8_t* tensor,
+                                         std::int64_t head_stride) const {
+    const int head = work_.kv_head + col_of_lane() / S::kHeadDim;
+    return tensor + head * head_stride + col_of_lane() % S::kHeadDim;
+  }
+
+  GPU_FN static std::uint32_t chunks_before(const RowChunks& rows, const Place& place) {
+    return static_cast<std::uint32_t>(place.batch) * rows.batch +
+           static_cast<std::uint32_t>(place.seq) * rows.seq;
   }
 
   /// One cp.async group, empty past the last step. Rows that do not exist become zero, and nothing
   /// is read of them. Each lane says where its key's rows begin: once a step, not once a copy.
   GPU_FN void copy(int step, int stage, const Place& asked) {
     if (first_in_split(step) < keys_) {
-      const bool is_there =
-          asked.batch >= 0 && (p_.block_table == nullptr || asked.batch < p_.pages);
+      const bool is_there = asked.batch >= 0 && asked.batch < p_.pages;
       bad_page_ = bad_page_ || (!is_there && key_of_lane(step) < keys_);
-      const int batch = is_there ? asked.batch : 0;
-      const std::int64_t k_row = first_code(p_.k_strides, batch, asked.seq);
-      const std::int64_t v_row = first_code(p_.v_strides, batch, asked.seq);
-      const int bytes_of_row = is_there ? attention::kChunk : 0;
+      const std::uint32_t k_row = is_there ? chunks_before(p_.k_rows, asked) : kNoRow;
+      const std::uint32_t v_row = is_there ? chunks_before(p_.v_rows, asked) : kNoRow;
+      const std::uint8_t* const k = first_codes(p_.k, p_.k_head);
+      const std::uint8_t* const v = first_codes(p_.v, p_.v_head);
       KvStage<S>& to = stages_[stage][key_group_];
-      const int col = gpu::lane_idx() % kChunksPerRow * attention::kChunk;
 #pragma unroll(S::kRowsAtOnce)
       for (int pass = row_group_; pass < S::kWarpKeys / kRowsPerPass; pass += S::kRowGroups) {
         const int row = pass * kRowsPerPass + gpu::lane_idx() / kChunksPerRow;
-        const int bytes = gpu::shfl(bytes_of_row, row);
-        gpu::cp_async_16_zfill(to.k.at(row, col), p_.k + gpu::shfl(k_row, row) + col, bytes);
-        gpu::cp_async_16_zfill(to.v.at(row, col), p_.v + gpu::shfl(v_row, row) + col, bytes);
+        const std::int64_t k_from = gpu::shfl(k_row, row);
+        const std::int64_t v_from = gpu::shfl(v_row, row);
+        const bool there = k_from != std::int64_t{kNoRow};
+        gpu::cp_async_16_zfill(to.k.at(row, col_of_lane()), k + k_from * attention::kChunk, there);
+        gpu::cp_async_16_zfill(to.v.at(row, col_of_lane()), v + v_from * attention::kChunk, there);
       }
     }
     gpu::cp_async_commit();

@@ -21,9 +21,14 @@ Status launch_format(const detail::PlanState& state, void* workspace, const gpu:
                  reinterpret_cast<std::uint64_t*>(bytes + prepared.arrived_offset)};
   }
   const dim3 grid(static_cast<unsigned>(prepared.blocks));
+  if constexpr (kDim == kPairDim) {
+    if (params.tile_heads == kPair) {
+      return gpu::launch<Kernel<Tag, kDim, 1, kPair, kInput>>(grid, params, queue);
+    }
+  }
   return params.tile_rows == kWarpRows
-             ? gpu::launch<Kernel<Tag, kDim, 1, kInput>>(grid, params, queue)
-             : gpu::launch<Kernel<Tag, kDim, kMaxRowGroups, kInput>>(grid, params, queue);
+             ? gpu::launch<Kernel<Tag, kDim, 1, 1, kInput>>(grid, params, queue)
+             : gpu::launch<Kernel<Tag, kDim, kMaxRowGroups, 1, kInput>>(grid, params, queue);
 }
 
 template <int kDim, Backend kBackend>

@@ -17,18 +17,33 @@
 
 namespace fp8_sdpa::decode {
 
+/// Where row h's head begins among a tile's dims, in units of 16: of two heads, row g is of the
+/// first and row g + 8 of the second. What a row has of the other head's dims is nobody's.
+template <class S>
+GPU_FN constexpr int first_sixteen(int h) {
+  return S::kHeads > 1 ? h * (S::kHeadDim / 16) : 0;
+}
+
 /// What a lane has of its warp's 16 rows, g and g + 8 (h): m in units of log2(e), l of the whole
 /// row, and O, tiles 2 b and 2 b + 1 with the even and the odd dims of 16 b .. 16 b + 15.
 template <class S>
 struct RowsOfLane {
   attention::RowState state[2];
-  float o[S::kHeadDim / 8][4];
+  float o[S::kTileDim / 8][4];
 
-  /// Dims 16 b + 4 t to + 3 of row h.
+  /// Dims 16 b + 4 t to + 3 of row h, in its head.
   GPU_FN float4 four(int b, int h) const {
-    const float(&even)[4] = o[2 * b];
-    const float(&odd)[4] = o[2 * b + 1];
+    const float(&even)[4] = o[2 * (first_sixteen<S>(h) + b)];
+    const float(&odd)[4] = o[2 * (first_sixteen<S>(h) + b) + 1];
     return make_float4(even[2 * h], odd[2 * h], even[2 * h + 1], odd[2 * h + 1]);
+  }
+  GPU_FN void set_four(int b, int h, const float4& four) {
+    float(&even)[4] = o[2 * (first_sixteen<S>(h) + b)];
+    float(&odd)[4] = o[2 * (first_sixteen<S>(h) + b) + 1];
+    even[2 * h] = four.x;
+    odd[2 * h] = four.y;
+    even[2 * h + 1] = four.z;
+    odd[2 * h + 1] = four.w;
   }
 };
 
@@ -91,10 +106,7 @@ GPU_FN void add_parts(const GroupParts<S>& from, int row_group, RowsOfLane<S>& r
         part_o[group] = from.o[group][row_group][b][h][gpu::lane_idx()];
       }
       merge(state, sum, part, part_o);
-      rows.o[2 * b][2 * h] = sum.x;
-      rows.o[2 * b + 1][2 * h] = sum.y;
-      rows.o[2 * b][2 * h + 1] = sum.z;
-      rows.o[2 * b + 1][2 * h + 1] = sum.w;
+      rows.set_four(b, h, sum);
     }
     rows.state[h] = state;
   }
@@ -103,8 +115,7 @@ GPU_FN void add_parts(const GroupParts<S>& from, int row_group, RowsOfLane<S>& r
 /// Four dims of a row of O, and with the first of them the row's LSE.
 GPU_FN void store(const Params& p, const Work& work, const Row& row, int dim,
                   const attention::RowState& state, const float4& sum) {
-  const std::int64_t kv_head =
-      static_cast<std::int64_t>(work.batch) * p.heads_kv.value + work.kv_head;
+  const std::int64_t kv_head = static_cast<std::int64_t>(work.batch) * p.heads_kv + row.kv_head;
   const float scale = attention::output_scale(state, p.descale_v[kv_head]);
   auto* const out =
       attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides, work.batch, row.head,
@@ -113,7 +124,7 @@ GPU_FN void store(const Params& p, const Work& work, const Row& row, int dim,
       make_uint2(attention::pack_output(sum.x * scale, sum.y * scale, p.output),
                  attention::pack_output(sum.z * scale, sum.w * scale, p.output));
   if (p.lse == nullptr || dim != 0) return;
-  const int heads = p.heads_kv.value * p.group.value;
+  const int heads = p.heads_kv * p.group.value;
   p.lse[attention::first_lse(p.sequences, work.sequence, heads, work.batch, row.head) + row.query] =
       attention::log_sum_exp(state);
 }
@@ -148,7 +159,7 @@ GPU_FN void write_split(const Params& p, const Work& work, int row_group,
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h;
-    if (row >= work.rows) continue;
+    if (!row_of(p, work, row).exists) continue;
 #pragma unroll
     for (int b = 0; b < S::kHeadDim / 16; ++b) {
       p.to.o[place_of<S>(index, row_group, b, h)] = rows.four(b, h);

@@ -23,6 +23,12 @@ struct Splits {
   std::uint64_t* arrived;     ///< (unit): tag and count
 };
 
+/// Where a row of K or V begins behind the KV head's first, in units of 16 bytes: 32 bits, that
+/// one shuffle tells it, reach 64 GiB.
+struct RowChunks {
+  std::uint32_t batch, seq;
+};
+
 struct Params {
   const std::uint8_t* q;
   const std::uint8_t* k;
@@ -33,13 +39,17 @@ struct Params {
   const float* descale_k;
   const float* descale_v;
   attention::Strides q_strides, o_strides;
-  attention::Strides k_strides, v_strides;  ///< with pages, batch is that of a page
-  attention::Divisor heads_kv, group;       ///< group: query heads of a KV head
-  attention::Divisor row_tiles;             ///< of a KV head, at most
-  int tile_rows;
+  std::int64_t k_head, v_head;  ///< strides
+  RowChunks k_rows, v_rows;     ///< with pages, batch is that of a page
+  int heads_kv;
+  attention::Divisor head_tiles;  ///< tiles of KV heads
+  attention::Divisor group;       ///< query heads of a KV head
+  attention::Divisor row_tiles;   ///< of a KV head, at most
+  int tile_heads, tile_rows;      ///< KV heads of a tile, and rows of each
   attention::Sequences sequences;
   const std::int32_t* block_table;  ///< or null
-  int pages, max_pages;
+  int pages;                        ///< of the pool; without pages more than there are batches
+  int max_pages;
   attention::Divisor page_size;
   std::uint32_t* fault;           ///< or null
   attention::Divisor split_keys;  ///< keys of a split
@@ -61,27 +71,31 @@ struct Prepared {
 
 inline namespace GPU_BACKEND {
 
-/// Split `split` of a tile of rows of one KV head of one sequence: keys [first, end), of which
-/// those that no row of the tile sees are left out.
+/// Split `split` of a tile of rows of one KV head of one sequence, or of two heads: keys [first,
+/// end), of which those that no row of the tile sees are left out.
 struct Work {
   int batch, kv_head, unit, split;
   attention::Sequence sequence;
   int first_row;  ///< of the KV head's, queries * group in all
-  int rows;       ///< of the tile; none are behind the sequence's last
+  int rows;       ///< of the tile, of each KV head; none are behind the sequence's last
   int splits;     ///< of the sequence, at least one; splits from there on have nothing to do
   int first, end;
 };
 
 /// A query row of a KV head: rows are ordered by query, then by head.
 struct Row {
-  int query, head;
+  int query, head, kv_head;
   bool exists;
 };
 /// `row` counts in the tile.
 GPU_FN Row row_of(const Params& p, const Work& work, int row) {
-  const int of_head = work.first_row + row;
+  const int nth_head = row < p.tile_rows ? 0 : 1;
+  const int kv_head = work.kv_head + nth_head;
+  const int in_head = row - nth_head * p.tile_rows;
+  const int of_head = work.first_row + in_head;
   const int query = attention::quotient(of_head, p.group);
-  return {query, work.kv_head * p.group.value + of_head - query * p.group.value, row < work.rows};
+  return {query, kv_head * p.group.value + of_head - query * p.group.value, kv_head,
+          in_head < work.rows};
 }
 
 /// Keys that a query sees: those below this.
@@ -97,8 +111,8 @@ GPU_FN Work work_of_block(const Params& p) {
   work.split = block - work.unit * p.splits.value;
   const int batch_head = attention::quotient(work.unit, p.row_tiles);
   work.first_row = (work.unit - batch_head * p.row_tiles.value) * p.tile_rows;
-  work.batch = attention::quotient(batch_head, p.heads_kv);
-  work.kv_head = batch_head - work.batch * p.heads_kv.value;
+  work.batch = attention::quotient(batch_head, p.head_tiles);
+  work.kv_head = (batch_head - work.batch * p.head_tiles.value) * p.tile_heads;
   work.sequence = attention::sequence_of(p.sequences, work.batch);
   const int rows = work.sequence.queries * p.group.value - work.first_row;
   work.rows = rows < p.tile_rows ? rows : p.tile_rows;

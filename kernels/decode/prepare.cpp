@@ -6,6 +6,7 @@
 #include <string>
 
 #include "attention/plan_tag.hpp"
+#include "attention/query_codes.hpp"
 #include "decode/cost_model.hpp"
 #include "decode/decode.hpp"
 #include "decode/params.hpp"
@@ -13,6 +14,11 @@
 
 namespace fp8_sdpa::decode {
 namespace {
+
+RowChunks row_chunks(const attention::Strides& strides) {
+  return {static_cast<std::uint32_t>(strides.batch / attention::kChunk),
+          static_cast<std::uint32_t>(strides.seq / attention::kChunk)};
+}
 
 Params params_of(const Problem& p, const PlanOptions& options, int keys_of_split) {
   Params params{};
@@ -27,16 +33,23 @@ Params params_of(const Problem& p, const PlanOptions& options, int keys_of_split
   const attention::RowsOf q = attention::rows_of_q(p);
   const attention::RowsOf kv = attention::rows_of_kv(p);
   params.q_strides = attention::strides_of(p.q, q.batch, p.heads_q, q.seq);
-  params.k_strides = attention::strides_of(p.k, kv.batch, p.heads_kv, kv.seq);
-  params.v_strides = attention::strides_of(p.v, kv.batch, p.heads_kv, kv.seq);
+  const attention::Strides k = attention::strides_of(p.k, kv.batch, p.heads_kv, kv.seq);
+  const attention::Strides v = attention::strides_of(p.v, kv.batch, p.heads_kv, kv.seq);
+  params.k_head = k.head;
+  params.v_head = v.head;
+  params.k_rows = row_chunks(k);
+  params.v_rows = row_chunks(v);
   params.o_strides = attention::strides_of(p.o, q.batch, p.heads_q, q.seq);
-  params.heads_kv = attention::divisor(p.heads_kv);
+  const bool pairs = has_pairs(p, options);
+  params.heads_kv = p.heads_kv;
+  params.tile_heads = pairs ? kPair : 1;
+  params.head_tiles = attention::divisor(p.heads_kv / params.tile_heads);
   params.group = attention::divisor(p.heads_q / p.heads_kv);
-  params.tile_rows = row_groups_for(p, options) * kWarpRows;
+  params.tile_rows = pairs ? kPairRows : row_groups_for(p, options) * kWarpRows;
   params.row_tiles = attention::divisor(static_cast<int>(row_tiles(p)));
   params.sequences = attention::sequences_of(p);
   params.block_table = p.pages.block_table;
-  params.pages = p.pages.pages;
+  params.pages = p.pages.block_table != nullptr ? p.pages.pages : INT_MAX;
   params.max_pages = p.pages.max_pages;
   params.page_size = attention::divisor(std::max(p.pages.page_size, 1));
   params.fault = p.fault;
@@ -69,8 +82,9 @@ Status prepare(const Problem& problem, const Device& device, const PlanOptions& 
                detail::PlanState& state) {
   Prepared prepared{};
   prepared.params = params_of(problem, options, keys_of_split(problem, device, options));
-  const int units = problem.batch * problem.heads_kv * prepared.params.row_tiles.value;
-  const int splits = prepared.params.splits.value;
+  const Params& params = prepared.params;
+  const int units = problem.batch * params.head_tiles.value * params.row_tiles.value;
+  const int splits = params.splits.value;
   constexpr int kMaxBlocks = INT_MAX;
   if (splits > kMaxBlocks / units) {
     return unsupported("decode_split_kv serves at most " + std::to_string(kMaxBlocks) +
@@ -81,7 +95,7 @@ Status prepare(const Problem& problem, const Device& device, const PlanOptions& 
   prepared.blocks = units * splits;
   if (splits > 1) {
     const auto parts = static_cast<std::size_t>(prepared.blocks);
-    const auto rows = static_cast<std::size_t>(prepared.params.tile_rows);
+    const auto rows = static_cast<std::size_t>(params.tile_heads * params.tile_rows);
     prepared.rows_offset =
         parts * rows * static_cast<std::size_t>(problem.head_dim) * sizeof(float);
     prepared.arrived_offset = prepared.rows_offset + parts * rows * sizeof(attention::RowState);

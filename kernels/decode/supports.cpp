@@ -1,6 +1,8 @@
 #include <climits>
 #include <string>
 
+#include "attention/head_view.hpp"
+#include "attention/query_codes.hpp"
 #include "decode/cost_model.hpp"
 #include "decode/decode.hpp"
 #include "dispatch/compiled_archs.hpp"
@@ -47,6 +49,15 @@ Status supports(const Problem& p, const Device& device) {
   if (p.seq_kv > kMaxKeys) {
     return unsupported(kName + " serves sequences up to " + std::to_string(kMaxKeys) + ", not " +
                        std::to_string(p.seq_kv));
+  }
+  constexpr std::int64_t kMaxReach = std::int64_t{1} << 36;  // RowChunks
+  const attention::RowsOf kv = attention::rows_of_kv(p);
+  for (const Tensor* tensor : {&p.k, &p.v}) {
+    const attention::Strides strides = attention::strides_of(*tensor, kv.batch, 1, kv.seq);
+    const std::int64_t last = (kv.batch - 1) * strides.batch + (kv.seq - 1) * strides.seq;
+    if (last < kMaxReach - attention::kChunk) continue;
+    return unsupported(kName + " serves rows of k and v less than 64 GiB behind the first, not " +
+                       std::to_string(last) + " bytes");
   }
   // Splits are shared out so that there are few more blocks than that.
   constexpr std::int64_t kMaxTiles = 1 << 28;

@@ -171,7 +171,7 @@ constexpr detail::VariantImpl decode_impl() {
 constexpr detail::VariantImpl k_decode_split_kv = decode_impl();
 /// The kernel that asks for most.
 using LargestDecode =
-    decode::Kernel<decode::tag::decode_split_kv, 256, decode::kMaxRowGroups, Dtype::kE4M3>;
+    decode::Kernel<decode::tag::decode_split_kv, 256, decode::kMaxRowGroups, 1, Dtype::kE4M3>;
 
 #define FP8_SDPA_STAGE_C_VARIANT(NAME, SUMMARY, ...) \
   constexpr detail::VariantImpl k_##NAME = stage_c_impl<stage_c::tag::NAME>();

@@ -39,17 +39,21 @@ GPU_FN void cp_async_16(void* shared_dst, const void* global_src,
 #endif
 }
 
-/// cp.async.cg.shared.global.L2::128B [dst], [src], 16, src_bytes (PTX ISA, "cp.async"): copies the
-/// first src_bytes (0 to 16) and fills the rest of the 16 with zeros. With 0 it reads nothing.
-GPU_FN void cp_async_16_zfill(void* shared_dst, const void* global_src, int src_bytes,
+/// cp.async.cg.shared.global.L2::128B [dst], [src], 16, ignore-src (PTX ISA, "cp.async"): copies 16
+/// bytes if `there`; else it reads nothing and fills the 16 with zeros. A predicate, not the size
+/// of the source, says so: with that the compiler moves the source's address, five instructions a
+/// copy.
+GPU_FN void cp_async_16_zfill(void* shared_dst, const void* global_src, bool there,
                               [[maybe_unused]] Loc loc = GPU_LOC) {
 #if GPU_ON_DEVICE
   asm volatile(
-      "cp.async.cg.shared.global.L2::128B [%0], [%1], %2, %3;" ::"r"(shared_address(shared_dst)),
-      "l"(global_src), "n"(kCpAsyncBytes), "r"(src_bytes)
+      "{\n.reg .pred ignored;\nsetp.eq.u32 ignored, %3, 0;\n"
+      "cp.async.cg.shared.global.L2::128B [%0], [%1], %2, ignored;\n}" ::"r"(
+          shared_address(shared_dst)),
+      "l"(global_src), "n"(kCpAsyncBytes), "r"(there ? 1 : 0)
       : "memory");
 #else
-  host::cp_async(shared_dst, global_src, src_bytes, "cp_async_16_zfill", loc);
+  host::cp_async(shared_dst, global_src, there ? kCpAsyncBytes : 0, "cp_async_16_zfill", loc);
 #endif
 }
 

@@ -1,5 +1,5 @@
-// Values between the lanes of a warp: PTX ISA, "shfl.sync". A shuffle waits for the whole warp but
-// orders no memory access: that is what sync_warp is for.
+// Values between the lanes of a warp: PTX ISA, "shfl.sync" and "vote.sync". They wait for the whole
+// warp but order no memory access: that is what sync_warp is for.
 #pragma once
 
 #include "gpu/backend.hpp"
@@ -47,6 +47,15 @@ GPU_FN T shfl_xor(T value, int lane_mask, [[maybe_unused]] Loc loc = GPU_LOC) {
   return __shfl_xor_sync(0xffffffffU, value, lane_mask);
 #else
   return detail::shuffle(value, host::current_lane->lane ^ lane_mask, "shfl_xor", loc);
+#endif
+}
+
+/// vote.sync.any over the full warp: whether any lane says so.
+GPU_FN bool any_lane(bool says, [[maybe_unused]] Loc loc = GPU_LOC) {
+#if GPU_ON_DEVICE
+  return __any_sync(0xffffffffU, says ? 1 : 0) != 0;
+#else
+  return host::any_lane(says, loc);
 #endif
 }
 

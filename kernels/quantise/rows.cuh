@@ -205,8 +205,7 @@ struct Held {
   GPU_FN void copy(const typename L::Element* first, std::int64_t stride, int rows) {
     L::for_each(first, stride, rows,
                 [&](int nth, int part, int i, const typename L::Element* from, bool there) {
-                  gpu::cp_async_16_zfill(&vectors[nth][part][i][gpu::thread_idx()], from,
-                                         there ? gpu::kCpAsyncBytes : 0);
+                  gpu::cp_async_16_zfill(&vectors[nth][part][i][gpu::thread_idx()], from, there);
                 });
   }
 };

@@ -21,9 +21,13 @@ namespace fp8_sdpa::sm90 {
 namespace {
 
 /// At which K and V come from an H200's memory.
-constexpr double kBytesPerUs = 3.5e6;
+constexpr double kBytesPerUs = 4.0e6;
 /// That a work tile of a ragged batch takes beside its KV tiles.
 constexpr double kWorkTileUs = 2.0;
+/// Of a KV tile's time, where one consumer warpgroup alone has rows and few boxes bring the tile:
+/// measured in pages of 64 and 128 keys, where pages of 16 take all of it.
+constexpr double kOneRowGroup = 0.6;
+constexpr int kLargePage = 64;
 
 /// KV tiles of the work tile that is dealt `work tile`-th, longest first; the warpgroups that share
 /// its rows have equally many.
@@ -39,6 +43,13 @@ std::int64_t tiles_of_work_tile(const Config& config, const Problem& p, const Pa
     keys = std::clamp<std::int64_t>(end + p.seq_kv - queries, 0, p.seq_kv);
   }
   return (keys + group_keys - 1) / group_keys * config.kv_splits;
+}
+
+/// Of a ragged batch's KV tile, as a part of what one takes that all consumers have rows of.
+double part_of_tile(const Packing& packing, const Problem& p) {
+  const bool large = p.pages.block_table == nullptr || p.pages.page_size >= kLargePage;
+  const std::int64_t rows = mean_queries(p) << packing.log2;
+  return large && rows <= kWarpgroupRows ? kOneRowGroup : 1.0;
 }
 
 }  // namespace
@@ -72,9 +83,10 @@ double predicted_us(const TileShape& shape, const Problem& p, int sm_count,
   const std::int64_t rounds =
       shape.config.ragged ? packing.row_tiles(mean_queries(p)) * p.batch * packing.heads / sm_count
                           : 0;
+  const double tile_us =
+      shape.cost.tile_us * (shape.config.ragged ? part_of_tile(packing, p) : 1.0);
   return shape.cost.launch_us + kWorkTileUs * static_cast<double>(rounds) +
-         std::max(shape.cost.tile_us * load.tiles, kv_bytes / kBytesPerUs) +
-         shape.cost.v_us * 1e-6 * load.v;
+         std::max(tile_us * load.tiles, kv_bytes / kBytesPerUs) + shape.cost.v_us * 1e-6 * load.v;
 }
 
 }  // namespace fp8_sdpa::sm90

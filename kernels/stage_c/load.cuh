@@ -49,14 +49,14 @@ GPU_FN void prefetch_kv(const Params& p, const Block& block, Shared<Tag>& sm, in
     const int row = i / kChunksPerRow;
     const int col = i % kChunksPerRow * kChunkCodes;
     const int key = tile * kTileN + row;
-    const int bytes = key < p.seq_kv ? kChunkCodes : 0;
-    const int src = key < p.seq_kv ? key : 0;  // a valid address, though nothing is read
+    const bool there = key < p.seq_kv;
+    const int src = there ? key : 0;  // a valid address, though nothing is read
     gpu::cp_async_16_zfill(
         &sm.staging.k[stage][row][col],
-        attention::row_pointer(p.k, p.k_strides, block.batch, block.head, src) + col, bytes);
+        attention::row_pointer(p.k, p.k_strides, block.batch, block.head, src) + col, there);
     gpu::cp_async_16_zfill(
         &sm.staging.v[stage][row][col],
-        attention::row_pointer(p.v, p.v_strides, block.batch, block.head, src) + col, bytes);
+        attention::row_pointer(p.v, p.v_strides, block.batch, block.head, src) + col, there);
   }
   gpu::cp_async_commit();
 }

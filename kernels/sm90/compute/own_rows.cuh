@@ -1,7 +1,6 @@
 // The rows of a consumer warpgroup in its work tile: their scales, and which keys they see.
 #pragma once
 
-#include "attention/any_lane.hpp"
 #include "sm90/compute/rings.cuh"
 #include "sm90/compute/softmax.cuh"
 
@@ -35,7 +34,7 @@ struct OwnRows : Rings<T> {
     rows.scale = attention::score_factor(scale);
     if constexpr (T::kRecallsScale) kept_scale() = rows.scale;
     bool negative = scale < 0.0F;
-    if constexpr (T::kRagged) negative = attention::any_lane(negative);
+    if constexpr (T::kRagged) negative = gpu::any_lane(negative);
     if (negative) unmasked = kNegated;
   }
   /// With Config::ragged a lane's scale is its own, and the loop over keys has no register for it.

@@ -20,6 +20,7 @@ enum class Primitive {
   kNamedBarriers,
   kShuffle,
   kShuffleXor,
+  kAnyLane,
   kAtomicAdd,
   kAtomicCas,
   kAtomicMax,
@@ -124,7 +125,6 @@ inline constexpr int kEarlyWords = kEarlyBlocks * kEarlyThreads;
 inline constexpr int kCopyThreads = 64;
 inline constexpr int kCopyTiles = 7;
 inline constexpr int kCopyBytes = 16;
-inline constexpr int kZfillSizes = kCopyBytes + 1;
 
 /// wmma: A, B and C row-major, with B in memory so and column-major.
 inline constexpr int kMatrixDim = 16;

@@ -120,6 +120,17 @@ struct ShuffleXor : KernelBase<kLanes> {
   }
 };
 
+/// in: an int per lane. out: 32 x 32 ints; round r asks whether any lane has r.
+struct AnyLane : KernelBase<kLanes> {
+  GPU_FN static void run(const Buffers& p, Nothing&) {
+    const int lane = gpu::lane_idx();
+    const int mine = static_cast<const int*>(p.in)[lane];
+    for (int round = 0; round < kLanes; ++round) {
+      static_cast<int*>(p.out)[round * kLanes + lane] = gpu::any_lane(mine == round) ? 1 : 0;
+    }
+  }
+};
+
 /// in: an int per thread of the grid. Every warp leaves its values in global memory and adds to a
 /// counter; the one that comes last sums up what all have left. out: the counter; the values as
 /// (kLanes, kAtomicWarps), at kAtomicParts; a 1 per warp, in its turn; a sum per lane, that of the
@@ -223,12 +234,11 @@ struct CpAsync : KernelBase<kCopyThreads, CopyStages> {
   }
 };
 
-/// in: 32 chunks. out: 32 chunks, lane l's first l (modulo 17) bytes and then zeros.
+/// in: 32 chunks. out: 32 chunks, those of lanes divisible by 3 zero.
 struct CpAsyncZfill : KernelBase<kLanes, CopyStage> {
   GPU_FN static void run(const Buffers& p, Shared& stage) {
     const int lane = gpu::lane_idx();
-    gpu::cp_async_16_zfill(&stage[lane], static_cast<const Chunk*>(p.in) + lane,
-                           lane % kZfillSizes);
+    gpu::cp_async_16_zfill(&stage[lane], static_cast<const Chunk*>(p.in) + lane, lane % 3 != 0);
     gpu::cp_async_commit();
     gpu::cp_async_wait<0>();
     static_cast<Chunk*>(p.out)[lane] = stage[lane];
@@ -327,6 +337,7 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kNamedBarriers: return gpu::launch<NamedBarriers>(dim3(1), b, q);
     case Primitive::kShuffle: return gpu::launch<ShuffleIndexed>(dim3(1), b, q);
     case Primitive::kShuffleXor: return gpu::launch<ShuffleXor>(dim3(1), b, q);
+    case Primitive::kAnyLane: return gpu::launch<AnyLane>(dim3(1), b, q);
     case Primitive::kCpAsync: return gpu::launch<CpAsync>(dim3(1), b, q);
     case Primitive::kCpAsyncZfill: return gpu::launch<CpAsyncZfill>(dim3(1), b, q);
     case Primitive::kAtomicAdd: return launch_atomic<AtomicAdd<false>>(b, kAtomicTurns, q);

@@ -1,4 +1,5 @@
 // What concerns several threads: indices, barriers, shuffles, atomics, asynchronous copies.
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 
@@ -86,6 +87,17 @@ Case shuffle_xor_case() {
   return make_case("shfl_xor", Primitive::kShuffleXor, in, expected, 0);
 }
 
+Case any_lane_case() {
+  std::vector<int> in(kLanes);  // some of the numbers that are asked for, some of them twice
+  for (int lane = 0; lane < kLanes; ++lane) in[lane] = lane * lane % (2 * kLanes);
+  std::vector<int> expected;
+  for (int round = 0; round < kLanes; ++round) {
+    const int any = std::ranges::count(in, round) > 0 ? 1 : 0;
+    expected.insert(expected.end(), kLanes, any);
+  }
+  return make_case("any_lane", Primitive::kAnyLane, in, expected, 0);
+}
+
 Case atomic_case(const char* name, Primitive primitive) {
   const auto in = numbers(kAtomicWarps * kLanes, 31);
   std::vector<std::uint32_t> expected(kAtomicWords, 0);
@@ -165,8 +177,7 @@ Case cp_async_zfill_case() {
   const auto in = some_bytes(kLanes * kCopyBytes);
   std::vector<std::uint8_t> expected(in.size());
   for (int i = 0; i < kLanes * kCopyBytes; ++i) {
-    const bool copied = i % kCopyBytes < i / kCopyBytes % kZfillSizes;
-    expected[i] = copied ? in[i] : std::uint8_t{0};
+    expected[i] = i / kCopyBytes % 3 != 0 ? in[i] : std::uint8_t{0};
   }
   return make_case("cp_async_16_zfill", Primitive::kCpAsyncZfill, in, expected, 0);
 }
@@ -180,6 +191,7 @@ void add_thread_cases(std::vector<Case>& all) {
   all.push_back(named_barriers_case());
   all.push_back(shuffle_case());
   all.push_back(shuffle_xor_case());
+  all.push_back(any_lane_case());
   all.push_back(atomic_case("atomic_add_acq_rel", Primitive::kAtomicAdd));
   all.push_back(atomic_case("atomic_cas_acq_rel_if", Primitive::kAtomicCas));
   all.push_back(atomic_max_case());

@@ -222,9 +222,30 @@ TEST(DecodeLimits, Sizes) {
   expect_served(made_up(1, 1, 1, 1, kMost, 64), true, "");
   expect_served(made_up(1, 1, 1, 1, kMost + 1, 64), false,
                 "sequences up to 1073741823, not 1073741824");
-  expect_served(made_up(1 << 27, 4, 2, 1, 9, 64), true, "");
-  expect_served(made_up((1 << 27) + 1, 4, 2, 1, 9, 64), false,
-                "at most 268435456 tiles of 64 rows of all KV heads, not 268435458 * 1");
+  for (const int batch : {1 << 27, (1 << 27) + 1}) {
+    Problem p = made_up(batch, 4, 2, 1, 9, 64);
+    p.k.stride_batch = p.v.stride_batch = 0;
+    expect_served(p, batch == 1 << 27,
+                  "at most 268435456 tiles of 64 rows of all KV heads, not 268435458 * 1");
+  }
+}
+
+// Where a row lies is counted in 16 bytes, by 32 bits of which one value says that there is none.
+TEST(DecodeLimits, RowsFarBehindTheFirst) {
+  constexpr std::int64_t kReach = std::int64_t{1} << 36;
+  for (Tensor Problem::*tensor : {&Problem::k, &Problem::v}) {
+    for (const bool in_pages : {false, true}) {
+      Problem p = in_pages ? paged() : made_up(2, 2, 1, 1, 9, 64);
+      p.pages.pages = in_pages ? 2 : 0;
+      const std::int64_t rows = in_pages ? p.pages.page_size : p.seq_kv;
+      Tensor& far = p.*tensor;
+      far.stride_batch = kReach - 32 - (rows - 1) * far.stride_seq;
+      expect_served(p, true, "");
+      far.stride_batch += 16;
+      expect_served(p, false,
+                    "rows of k and v less than 64 GiB behind the first, not 68719476720 bytes");
+    }
+  }
 }
 
 TEST(DecodeLimits, Formats) {
@@ -259,19 +280,19 @@ TEST(DecodeSplits, AreThoseOfTheCostModel) {
   };
   const std::int32_t lengths[] = {0};
   for (const Cut& cut :
-       {Cut{1, 1, 1, 1, 131072, 64, false, 1024, 14.90},
-        Cut{1, 8, 8, 1, 131072, 128, false, 4096, 70.99},
-        Cut{1, 64, 8, 1, 2048, 128, false, 128, 6.36},
-        Cut{16, 64, 8, 1, 32768, 64, false, 32768, 203.08},
-        Cut{17, 128, 8, 1, 32768, 256, false, 2560, 689.82},
-        Cut{33, 16, 8, 8, 5000, 128, false, 5120, 82.20},
-        Cut{7, 16, 8, 9, 5000, 128, false, 2560, 61.32},
-        Cut{3, 32, 2, 4, 9000, 64, false, 512, 15.36},
-        Cut{3, 32, 2, 2, 9000, 256, false, 512, 43.90},
-        Cut{128, 64, 8, 1, 8192, 128, false, 8192, 526.63},
-        Cut{128, 64, 8, 1, 8192, 128, true, 2048, 567.56},
-        Cut{128, 64, 8, 1, 300, 128, true, 384, 31.18}, Cut{1, 1, 1, 1, 1, 64, false, 128, 3.21},
-        Cut{1, 1, 1, 1, 128, 64, false, 128, 3.98}, Cut{1, 1, 1, 1, 129, 64, false, 256, 3.99}}) {
+       {Cut{1, 1, 1, 1, 131072, 64, false, 1024, 14.73},
+        Cut{1, 8, 8, 1, 131072, 128, false, 4096, 67.98},
+        Cut{1, 64, 8, 1, 2048, 128, false, 128, 7.13},
+        Cut{16, 64, 8, 1, 32768, 64, false, 16384, 130.71},
+        Cut{17, 128, 8, 1, 32768, 256, false, 2560, 616.63},
+        Cut{33, 16, 8, 8, 5000, 128, false, 5120, 78.40},
+        Cut{7, 16, 8, 9, 5000, 128, false, 2560, 60.92},
+        Cut{3, 32, 2, 4, 9000, 64, false, 512, 15.89},
+        Cut{3, 32, 2, 2, 9000, 256, false, 512, 47.78},
+        Cut{128, 64, 8, 1, 8192, 128, false, 8192, 497.77},
+        Cut{128, 64, 8, 1, 8192, 128, true, 4096, 522.30},
+        Cut{128, 64, 8, 1, 300, 128, true, 384, 32.01}, Cut{1, 1, 1, 1, 1, 64, false, 128, 4.40},
+        Cut{1, 1, 1, 1, 128, 64, false, 128, 5.01}, Cut{1, 1, 1, 1, 129, 64, false, 256, 5.02}}) {
     Problem p = made_up(cut.batch, cut.heads_q, cut.heads_kv, cut.seq_q, cut.keys, cut.head_dim);
     if (cut.ragged) p.ragged.seqused_kv = lengths;
     const std::string name = std::to_string(cut.batch) + " x " + std::to_string(cut.keys);

@@ -34,6 +34,13 @@ void exchange(Warp& warp) {
   }
 }
 
+/// One lane's part in a vote: what it says, and then what any says.
+void vote(Warp& warp) {
+  bool any = false;
+  for (const void* argument : warp.arguments) any = any || *static_cast<const bool*>(argument);
+  for (void* argument : warp.arguments) *static_cast<bool*>(argument) = any;
+}
+
 /// Passes on to `barrier_token` what the lanes of a warp released to `warp_token`. Lanes that do
 /// not wait learn nothing of each other, so an agent does it for them.
 void hand_over(Fiber& me, bool wait_for_it, void* warp_token, void* barrier_token) {
@@ -205,6 +212,12 @@ std::uint64_t shuffle(std::uint64_t bits, int source_lane, const char* name, Loc
   Shuffle mine{.in = bits, .out = 0, .source_lane = source_lane & (kLanesPerWarp - 1)};
   me.block.collective(me, {.name = name, .loc = loc}, exchange, &mine);
   return mine.out;
+}
+
+bool any_lane(bool says, Location loc) {
+  Fiber& me = current_fiber();
+  me.block.collective(me, {.name = "any_lane", .loc = loc}, vote, &says);
+  return says;
 }
 
 }  // namespace gpu::host

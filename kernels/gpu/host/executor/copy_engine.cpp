@@ -42,10 +42,6 @@ void touch([[maybe_unused]] const PendingCopy& copy) {
 }
 
 void check(const Fiber& me, const Operation& operation, const PendingCopy& copy) {
-  if (copy.src_bytes < 0 || copy.src_bytes > static_cast<int>(kCopyBytes)) {
-    fail(me, operation,
-         "source size " + std::to_string(copy.src_bytes) + " is not within 0 to 16 bytes");
-  }
   if (reinterpret_cast<std::uintptr_t>(copy.dst) % kCopyBytes != 0) {
     fail(me, operation, "misaligned destination: not a multiple of 16 bytes");
   }

@@ -41,6 +41,8 @@ void named_barrier(int id, int threads, bool wait, Location loc);
 
 /// The bits that lane `source_lane` of this warp passed to the same call.
 std::uint64_t shuffle(std::uint64_t bits, int source_lane, const char* name, Location loc);
+/// Whether any lane of this warp passed true to the same call.
+bool any_lane(bool says, Location loc);
 
 /// `name` is the primitive's, for reports; src_bytes of 16 are copied and the rest zeroed.
 void cp_async(void* shared_dst, const void* global_src, int src_bytes, const char* name,
