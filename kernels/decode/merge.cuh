@@ -178,38 +178,49 @@ GPU_FN bool arrives_last(const Params& p, const Work& work) {
   return last;
 }
 
-/// All splits of the sequence, in their order, by all warps of the last block: so many at a time
-/// that the latency of reading one is not paid for each.
+/// All splits of the sequence, in their order, by all warps of the last block: so many at a time,
+/// and so many dims of a row, that the latency of reading one is not paid for each.
 template <class S>
 GPU_FN void merge_splits(const Params& p, const Work& work) {
   constexpr int kAtOnce = 16;
-  constexpr int kSixteens = S::kHeadDim / 16;
+  constexpr int kTogether = 2;  // sixteens of dims
+  constexpr int kOfRow = S::kHeadDim / 16 / kTogether;
   const std::int64_t first = static_cast<std::int64_t>(work.unit) * p.splits.value;
 #pragma unroll 1
-  for (int i = gpu::warp_idx(); i < S::kRowGroups * kSixteens * 2; i += S::kWarps) {
-    const int row_group = i / (kSixteens * 2);
-    const int h = i / kSixteens % 2;  // rows 8 to 15 may be none: each warp has of rows 0 to 7 then
-    const int b = i % kSixteens;
+  for (int i = gpu::warp_idx(); i < S::kRowGroups * 2 * kOfRow; i += S::kWarps) {
+    const int row_group = i / (kOfRow * 2);
+    const int h = i / kOfRow % 2;  // rows 8 to 15 may be none: each warp has of rows 0 to 7 then
+    const int b = i % kOfRow * kTogether;
     const int in_tile = row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h;
     const Row row = row_of(p, work, in_tile);
     if (!row.exists) continue;
     attention::RowState state;
-    float4 sum = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+    float4 sum[kTogether] = {};
 #pragma unroll 1
     for (int split = 0; split < work.splits; split += kAtOnce) {
       attention::RowState part[kAtOnce];
-      float4 part_o[kAtOnce];
+      float4 part_o[kTogether][kAtOnce] = {};
 #pragma unroll
       for (int j = 0; j < kAtOnce; ++j) {
-        part_o[j] = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
         if (split + j >= work.splits) continue;
         const std::int64_t index = first + split + j;
         part[j] = p.to.rows[index * S::kRows + in_tile];
-        part_o[j] = p.to.o[place_of<S>(index, row_group, b, h)];
+#pragma unroll
+        for (int k = 0; k < kTogether; ++k) {
+          part_o[k][j] = p.to.o[place_of<S>(index, row_group, b + k, h)];
+        }
       }
-      merge(state, sum, part, part_o);
+      const attention::RowState before = state;
+#pragma unroll
+      for (int k = 0; k < kTogether; ++k) {
+        state = before;
+        merge(state, sum[k], part, part_o[k]);
+      }
     }
-    store(p, work, row, 16 * b + gpu::lane_idx() % 4 * 4, state, sum);
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) {
+      store(p, work, row, 16 * (b + k) + gpu::lane_idx() % 4 * 4, state, sum[k]);
+    }
   }
 }
 
