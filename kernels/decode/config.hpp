@@ -24,7 +24,7 @@ constexpr int blocks_at_once(int row_groups) { return row_groups == 1 ? 2 : 1; }
 inline constexpr int kPair = 2;
 inline constexpr int kPairDim = 64;  ///< head_dim
 inline constexpr int kPairRows = kWarpRows / kPair;
-/// Splits begin at multiples of so many keys, which every tile divides.
+/// A split is a multiple of so many keys, which every tile divides.
 inline constexpr int kSplitMultiple = 128;
 /// Of a sequence: more are not tried.
 inline constexpr int kMaxSplits = 512;

@@ -68,20 +68,18 @@ inline const Costs& costs_of(int head_dim, int groups, int heads) {
   });
 }
 
-/// In so many splits.
-inline double us_in_splits(const Problem& p, int sm_count, std::int64_t splits) {
+/// In splits of `keys`.
+inline double us_in_splits(const Problem& p, int sm_count, std::int64_t keys) {
   const std::int64_t rows = rows_of_head(p);
   const int groups = row_groups(rows);
   const int heads = has_pairs(p, {}) ? kPair : 1;
   const Costs& costs = costs_of(p.head_dim, groups, heads);
-  const std::int64_t longest =
-      std::min(up(up(p.seq_kv, kSplitMultiple), splits) * kSplitMultiple, p.seq_kv);
-  const double mean = static_cast<double>(p.seq_kv) / static_cast<double>(splits);
   const auto turn = [&](std::int64_t blocks) {  // so many on one multiprocessor
-    return costs.block + std::max(static_cast<double>(longest) * costs.key,
-                                  mean * static_cast<double>(blocks) * costs.share);
+    const double key = std::max(costs.key, static_cast<double>(blocks) * costs.share);
+    return costs.block + static_cast<double>(std::min(keys, p.seq_kv)) * key;
   };
   const std::int64_t at_once = blocks_at_once(groups);
+  const std::int64_t splits = up(p.seq_kv, keys);
   const std::int64_t blocks = tiles_of_rows(p, p.heads_kv / heads) * splits;
   const std::int64_t slots = sm_count * at_once;
   const std::int64_t left = blocks % slots;
@@ -98,30 +96,26 @@ inline double us_in_splits(const Problem& p, int sm_count, std::int64_t splits) 
   return us;
 }
 
-/// Of a split with batch_invariant.
-inline constexpr std::int64_t kInvariantKeys = 1024;
-
-/// Splits of the most keys: as many as are predicted to be fastest; one with no_workspace.
-inline std::int64_t splits_of(const Problem& p, int sm_count, const PlanOptions& options) {
-  std::int64_t best = 1;
-  if (options.no_workspace) return best;
-  if (options.batch_invariant) return up(std::max<std::int64_t>(p.seq_kv, 1), kInvariantKeys);
+/// Keys of a split: as many as are predicted to be fastest; with no_workspace all, with
+/// batch_invariant always as many.
+inline int split_keys(const Problem& p, int sm_count, const PlanOptions& options) {
+  constexpr std::int64_t kInvariant = 1024;
+  const auto keys_of = [&](std::int64_t splits) {
+    return up(up(std::max<std::int64_t>(p.seq_kv, 1), splits), kSplitMultiple) * kSplitMultiple;
+  };
+  std::int64_t best = keys_of(1);
+  if (options.no_workspace) return static_cast<int>(best);
+  if (options.batch_invariant) return kInvariant;
   double best_us = us_in_splits(p, sm_count, best);
   const std::int64_t most = std::min(up(p.seq_kv, kSplitMultiple), std::int64_t{kMaxSplits});
-  for (std::int64_t splits = 2; splits <= most; splits += 1 + splits / 64) {
-    const double us = us_in_splits(p, sm_count, splits);
+  for (std::int64_t splits = 2; splits <= most; splits += 1 + splits / 16) {
+    const std::int64_t keys = keys_of(splits);
+    const double us = us_in_splits(p, sm_count, keys);
     if (us >= best_us) continue;
-    best = splits;
+    best = keys;
     best_us = us;
   }
-  return best;
-}
-
-/// Keys of a split, at most.
-inline int split_keys(const Problem& p, int sm_count, const PlanOptions& options) {
-  if (options.batch_invariant && !options.no_workspace) return kInvariantKeys;
-  const std::int64_t keys = up(p.seq_kv, splits_of(p, sm_count, options));
-  return static_cast<int>(std::max<std::int64_t>(keys, kSplitMultiple));
+  return static_cast<int>(best);
 }
 
 }  // namespace fp8_sdpa::decode

@@ -52,8 +52,7 @@ struct Params {
   int max_pages;
   attention::Divisor page_size;
   std::uint32_t* fault;           ///< or null
-  attention::Divisor split_keys;  ///< keys of a split, at most
-  bool even;                      ///< a sequence's splits differ by at most kSplitMultiple keys
+  attention::Divisor split_keys;  ///< keys of a split
   attention::Divisor splits;      ///< of the most keys
   std::uint64_t tag;              ///< of this plan's counts
   Splits to;
@@ -105,15 +104,6 @@ GPU_FN int key_limit(const Params& p, const Work& work, int query) {
   return p.causal ? s.keys + query + 1 - s.queries : s.keys;
 }
 
-/// Where split `split` of `splits` begins. Splits but the last are multiples of kSplitMultiple.
-GPU_FN int first_of_split(const Params& p, int keys, int splits, int split) {
-  if (!p.even) return split * p.split_keys.value;
-  const int multiples = (keys + kSplitMultiple - 1) / kSplitMultiple;
-  const int each = multiples / splits;
-  const int more = multiples - each * splits;  // so many splits have one more
-  return (split * each + (split < more ? split : more)) * kSplitMultiple;
-}
-
 GPU_FN Work work_of_block(const Params& p) {
   Work work{};
   const int block = static_cast<int>(gpu::block_idx().x);
@@ -129,9 +119,8 @@ GPU_FN Work work_of_block(const Params& p) {
   const int keys = work.sequence.keys;
   const int needed = attention::quotient(keys + p.split_keys.value - 1, p.split_keys);
   work.splits = needed > 1 ? needed : 1;
-  work.first = first_of_split(p, keys, work.splits, work.split);
-  work.end = first_of_split(p, keys, work.splits, work.split + 1);
-  if (work.end > keys) work.end = keys;
+  work.first = work.split * p.split_keys.value;
+  work.end = keys - work.first > p.split_keys.value ? work.first + p.split_keys.value : keys;
   if (work.rows > 0) {
     const int seen = key_limit(p, work, row_of(p, work, work.rows - 1).query);
     if (seen < work.end) work.end = seen;

@@ -54,7 +54,6 @@ Params params_of(const Problem& p, const PlanOptions& options, int keys_of_split
   params.page_size = attention::divisor(std::max(p.pages.page_size, 1));
   params.fault = p.fault;
   params.split_keys = attention::divisor(keys_of_split);
-  params.even = !options.batch_invariant;
   params.splits = attention::divisor((params.sequences.seq_kv + keys_of_split - 1) / keys_of_split);
   params.tag = attention::new_plan_tag();
   params.softmax_scale_log2 = p.softmax_scale * attention::kLog2E;
@@ -76,7 +75,7 @@ int keys_of_split(const Problem& problem, const Device& device, const PlanOption
 double predicted_us(const Problem& p, int sm_count, const PlanOptions& options) {
   const bool for_others = rows_of_head(p) > kMaxRows && !attention::is_ragged_or_paged(p);
   if (for_others) return std::numeric_limits<double>::infinity();
-  return us_in_splits(p, sm_count, splits_of(p, sm_count, options));
+  return us_in_splits(p, sm_count, split_keys(p, sm_count, options));
 }
 
 Status prepare(const Problem& problem, const Device& device, const PlanOptions& options,
