@@ -86,7 +86,7 @@ inline double us_in_splits(const Problem& p, int sm_count, std::int64_t keys) {
   double us = kLaunch + static_cast<double>(blocks / slots) * turn(at_once);
   if (left > 0) us += turn(up(left, sm_count));
   // Of sequences of different lengths the blocks do not end together.
-  if (p.ragged.seqused_kv != nullptr) us += kUneven * turn(at_once);
+  if (p.ragged.seqused_kv != nullptr && p.batch > 1) us += kUneven * turn(at_once);
   if (splits > 1) {
     const bool has_upper_half = heads > 1 || rows > kWarpRows / 2;
     const int merged = has_upper_half ? groups * kWarpRows : kWarpRows / 2;

@@ -106,16 +106,22 @@ class KvRing {
   /// Of a row, the lane copies 16 codes from here on.
   GPU_FN static int col_of_lane() { return gpu::lane_idx() % kChunksPerRow * attention::kChunk; }
 
-  /// What the lane copies of the first row of its head.
-  GPU_FN const std::uint8_t* first_codes(const std::uint8_t* tensor,
-                                         std::int64_t head_stride) const {
-    const int head = work_.kv_head + col_of_lane() / S::kHeadDim;
-    return tensor + head * head_stride + col_of_lane() % S::kHeadDim;
+  /// Behind where a row of the tile's first head begins, what the lane copies of it.
+  GPU_FN static std::uint32_t chunks_of_lane(const RowChunks& strides) {
+    const auto nth_head = static_cast<std::uint32_t>(col_of_lane() / S::kHeadDim);
+    const auto code = static_cast<std::uint32_t>(col_of_lane() % S::kHeadDim);
+    return nth_head * strides.head + code / attention::kChunk;
   }
 
-  GPU_FN static std::uint32_t chunks_before(const RowChunks& rows, const Place& place) {
-    return static_cast<std::uint32_t>(place.batch) * rows.batch +
-           static_cast<std::uint32_t>(place.seq) * rows.seq;
+  /// Where a row of the tile's first head begins.
+  GPU_FN std::uint32_t chunks_before(const RowChunks& strides, const Place& place) const {
+    return static_cast<std::uint32_t>(place.batch) * strides.batch +
+           static_cast<std::uint32_t>(work_.kv_head) * strides.head +
+           static_cast<std::uint32_t>(place.seq) * strides.seq;
+  }
+
+  GPU_FN static const std::uint8_t* codes_at(const std::uint8_t* tensor, std::uint32_t chunks) {
+    return tensor + std::int64_t{chunks} * attention::kChunk;
   }
 
   /// One cp.async group, empty past the last step. Rows that do not exist become zero, and nothing
@@ -126,17 +132,19 @@ class KvRing {
       bad_page_ = bad_page_ || (!is_there && key_of_lane(step) < keys_);
       const std::uint32_t k_row = is_there ? chunks_before(p_.k_rows, asked) : kNoRow;
       const std::uint32_t v_row = is_there ? chunks_before(p_.v_rows, asked) : kNoRow;
-      const std::uint8_t* const k = first_codes(p_.k, p_.k_head);
-      const std::uint8_t* const v = first_codes(p_.v, p_.v_head);
+      const std::uint32_t k_of_lane = chunks_of_lane(p_.k_rows);
+      const std::uint32_t v_of_lane = chunks_of_lane(p_.v_rows);
       KvStage<S>& to = stages_[stage][key_group_];
 #pragma unroll(S::kRowsAtOnce)
       for (int pass = row_group_; pass < S::kWarpKeys / kRowsPerPass; pass += S::kRowGroups) {
         const int row = pass * kRowsPerPass + gpu::lane_idx() / kChunksPerRow;
-        const std::int64_t k_from = gpu::shfl(k_row, row);
-        const std::int64_t v_from = gpu::shfl(v_row, row);
-        const bool there = k_from != std::int64_t{kNoRow};
-        gpu::cp_async_16_zfill(to.k.at(row, col_of_lane()), k + k_from * attention::kChunk, there);
-        gpu::cp_async_16_zfill(to.v.at(row, col_of_lane()), v + v_from * attention::kChunk, there);
+        const std::uint32_t k_from = gpu::shfl(k_row, row);
+        const std::uint32_t v_from = gpu::shfl(v_row, row);
+        const bool there = k_from != kNoRow;
+        gpu::cp_async_16_zfill(to.k.at(row, col_of_lane()), codes_at(p_.k, k_from + k_of_lane),
+                               there);
+        gpu::cp_async_16_zfill(to.v.at(row, col_of_lane()), codes_at(p_.v, v_from + v_of_lane),
+                               there);
       }
     }
     gpu::cp_async_commit();

@@ -23,10 +23,10 @@ struct Splits {
   std::uint64_t* arrived;     ///< (unit): tag and count
 };
 
-/// Where a row of K or V begins behind the KV head's first, in units of 16 bytes: 32 bits, that
-/// one shuffle tells it, reach 64 GiB.
+/// Strides of K or V in units of 16 bytes: 32 bits, so that one shuffle tells where a row begins,
+/// reach 64 GiB.
 struct RowChunks {
-  std::uint32_t batch, seq;
+  std::uint32_t batch, head, seq;
 };
 
 struct Params {
@@ -39,8 +39,7 @@ struct Params {
   const float* descale_k;
   const float* descale_v;
   attention::Strides q_strides, o_strides;
-  std::int64_t k_head, v_head;  ///< strides
-  RowChunks k_rows, v_rows;     ///< with pages, batch is that of a page
+  RowChunks k_rows, v_rows;  ///< with pages, batch is that of a page
   int heads_kv;
   attention::Divisor head_tiles;  ///< tiles of KV heads
   attention::Divisor group;       ///< query heads of a KV head

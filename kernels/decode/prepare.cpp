@@ -17,6 +17,7 @@ namespace {
 
 RowChunks row_chunks(const attention::Strides& strides) {
   return {static_cast<std::uint32_t>(strides.batch / attention::kChunk),
+          static_cast<std::uint32_t>(strides.head / attention::kChunk),
           static_cast<std::uint32_t>(strides.seq / attention::kChunk)};
 }
 
@@ -35,8 +36,6 @@ Params params_of(const Problem& p, const PlanOptions& options, int keys_of_split
   params.q_strides = attention::strides_of(p.q, q.batch, p.heads_q, q.seq);
   const attention::Strides k = attention::strides_of(p.k, kv.batch, p.heads_kv, kv.seq);
   const attention::Strides v = attention::strides_of(p.v, kv.batch, p.heads_kv, kv.seq);
-  params.k_head = k.head;
-  params.v_head = v.head;
   params.k_rows = row_chunks(k);
   params.v_rows = row_chunks(v);
   params.o_strides = attention::strides_of(p.o, q.batch, p.heads_q, q.seq);

@@ -53,11 +53,12 @@ Status supports(const Problem& p, const Device& device) {
   constexpr std::int64_t kMaxReach = std::int64_t{1} << 36;  // RowChunks
   const attention::RowsOf kv = attention::rows_of_kv(p);
   for (const Tensor* tensor : {&p.k, &p.v}) {
-    const attention::Strides strides = attention::strides_of(*tensor, kv.batch, 1, kv.seq);
-    const std::int64_t last = (kv.batch - 1) * strides.batch + (kv.seq - 1) * strides.seq;
-    if (last < kMaxReach - attention::kChunk) continue;
-    return unsupported(kName + " serves rows of k and v less than 64 GiB behind the first, not " +
-                       std::to_string(last) + " bytes");
+    const attention::Strides strides = attention::strides_of(*tensor, kv.batch, p.heads_kv, kv.seq);
+    const std::int64_t last = (kv.batch - 1) * strides.batch + (p.heads_kv - 1) * strides.head +
+                              (kv.seq - 1) * strides.seq;
+    if (last <= kMaxReach - p.head_dim) continue;
+    return unsupported(kName + " serves k and v of up to 64 GiB, not of " +
+                       std::to_string(last + p.head_dim) + " bytes");
   }
   // Splits are shared out so that there are few more blocks than that.
   constexpr std::int64_t kMaxTiles = 1 << 28;

@@ -230,20 +230,19 @@ TEST(DecodeLimits, Sizes) {
   }
 }
 
-// Where a row lies is counted in 16 bytes, by 32 bits of which one value says that there is none.
-TEST(DecodeLimits, RowsFarBehindTheFirst) {
-  constexpr std::int64_t kReach = std::int64_t{1} << 36;
+// Where a row begins is counted in 16 bytes, by 32 bits.
+TEST(DecodeLimits, BytesOfKAndV) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 36;
   for (Tensor Problem::*tensor : {&Problem::k, &Problem::v}) {
     for (const bool in_pages : {false, true}) {
-      Problem p = in_pages ? paged() : made_up(2, 2, 1, 1, 9, 64);
+      Problem p = in_pages ? paged() : made_up(2, 4, 2, 1, 9, 64);
       p.pages.pages = in_pages ? 2 : 0;
       const std::int64_t rows = in_pages ? p.pages.page_size : p.seq_kv;
-      Tensor& far = p.*tensor;
-      far.stride_batch = kReach - 32 - (rows - 1) * far.stride_seq;
+      Tensor& large = p.*tensor;
+      large.stride_batch = kMost - p.head_dim - large.stride_head - (rows - 1) * large.stride_seq;
       expect_served(p, true, "");
-      far.stride_batch += 16;
-      expect_served(p, false,
-                    "rows of k and v less than 64 GiB behind the first, not 68719476720 bytes");
+      large.stride_batch += 16;
+      expect_served(p, false, "k and v of up to 64 GiB, not of 68719476752 bytes");
     }
   }
 }
