@@ -349,6 +349,7 @@ def test_choices_are_remembered_for_what_they_depend_on(device):
         {"head_dim": 256},
     ]
     cases = [(sizes | other, {}) for other in ({}, *others)]
+    cases += [(sizes | {"seq_q": 1, "seq_kv": 8192}, {})]
     cases += [(sizes | {"seq_kv": 8192}, o) for o in ({"causal": True}, {"batch_invariant": True})]
     cases += [
         (sizes | {"seq_q": 8192, "seq_kv": 8192}, o) for o in ({}, {"return_lse": True, "exact_lse": True})
