@@ -159,12 +159,16 @@ Status write_all(ResultDirectory& directory, const RunInfo& run, const Device& d
 Result<int> run_unquantised(const Arguments& arguments, const Device& device, const RunInfo& info) {
   auto directory = ResultDirectory::open_empty(folder_or_default(arguments.folder, "peers"));
   if (!directory.ok()) return directory.status();
-  auto rows = measure_unquantised(unquantised_shapes(), arguments.draw_seed, device,
-                                  {print_line, Progress()});
-  if (!rows.ok()) return rows.status();
   nlohmann::json document = result_header(info);
-  document["rows"] = std::move(*rows);
-  if (Status s = directory->write(kUnquantisedFile, document); !s.ok()) return s;
+  const auto keep = [&](const nlohmann::json& rows) {
+    document["rows"] = rows;
+    return directory->write(kUnquantisedFile, document);
+  };
+  if (Status s = measure_unquantised(unquantised_shapes(), arguments.draw_seed, device,
+                                     {print_line, Progress()}, keep);
+      !s.ok()) {
+    return s;
+  }
   print_line("results: " + reference::one_line(directory->path()));
   return kExitPass;
 }

@@ -300,8 +300,9 @@ std::vector<Shape> unquantised_shapes() {
   return shapes;
 }
 
-Result<nlohmann::json> measure_unquantised(const std::vector<Shape>& shapes, std::uint64_t seed,
-                                           const Device& device, const Output& output) {
+Status measure_unquantised(const std::vector<Shape>& shapes, std::uint64_t seed,
+                           const Device& device, const Output& output,
+                           const std::function<Status(const nlohmann::json& rows)>& keep) {
   nlohmann::json rows = nlohmann::json::array();
   reference::Inputs values;  // of both masks
   for (std::size_t i = 0; i < shapes.size(); ++i) {
@@ -316,8 +317,9 @@ Result<nlohmann::json> measure_unquantised(const std::vector<Shape>& shapes, std
     if (!row.ok()) return row.status();
     output.line(line_of(*row));
     rows.push_back(std::move(*row));
+    if (Status s = keep(rows); !s.ok()) return s;
   }
-  return rows;
+  return {};
 }
 
 }  // namespace fp8_sdpa::bench

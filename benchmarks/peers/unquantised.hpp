@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -24,8 +25,9 @@ std::vector<reference::Shape> unquantised_shapes();
 /// rotating, smoothing, both, and with static descales ("share_..."); and RMSE over some rows, of
 /// ours without options and with each ("rmse_..."), of fp64 attention on what both of them quantise
 /// to ("exact_both"), where no kernel can be better, and of cuDNN ("rmse_cudnn_bf16").
-Result<nlohmann::json> measure_unquantised(const std::vector<reference::Shape>& shapes,
-                                           std::uint64_t seed, const Device& device,
-                                           const Output& output);
+/// `keep` gets the rows so far after each shape, so that a run that is ended early leaves them.
+Status measure_unquantised(const std::vector<reference::Shape>& shapes, std::uint64_t seed,
+                           const Device& device, const Output& output,
+                           const std::function<Status(const nlohmann::json& rows)>& keep);
 
 }  // namespace fp8_sdpa::bench

@@ -30,12 +30,17 @@ def tflops(shape: str, us: float) -> float:
     return flop / (2 if causal else 1) / us / 1e6
 
 
-def table(lse: dict, cudnn: dict) -> str:
+def table(beside: list[dict]) -> str:
+    """A row for each head_dim. Of a peer whose output fails the gates there is no time."""
+
+    def ratio(run: dict, name: str) -> str:
+        return f"{run[name][1] / run[name][0]:.2f}" if name in run else "-"
+
     lines = []
     for head_dim in (64, 128, 256):
         names = (f"d{head_dim}_16k", f"d{head_dim}_16k_causal")
-        cells = [" / ".join(f"{tflops(name, lse[name][0]):.0f}" for name in names)]
-        cells += [" / ".join(f"{run[name][1] / run[name][0]:.2f}" for name in names) for run in (lse, cudnn)]
+        cells = [" / ".join(f"{tflops(name, beside[0][name][0]):.0f}" for name in names)]
+        cells += [" / ".join(ratio(run, name) for name in names) for run in beside]
         lines.append(f"| {head_dim} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -56,7 +61,7 @@ def main() -> None:
     parser.add_argument("folder", metavar="FOLDER", type=pathlib.Path)
     folder = parser.parse_args().folder
     lse = times(folder / "lse.md", PEER)
-    print(table(lse, times(folder / "no_lse.md", "peer/cudnn_fp8")))
+    print(table([lse, *(times(folder / "no_lse.md", f"peer/cudnn_{kind}") for kind in ("fp8", "bf16"))]))
     import plots  # ends the process where matplotlib is not installed
 
     plots.style()
