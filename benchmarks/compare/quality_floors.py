@@ -26,38 +26,66 @@ def least(rows: list[dict], value) -> tuple[str, float]:
 
 def floors_of(rows: list[dict]) -> list[dict]:
     floors = []
-    for name in ("plain", "rotate", "smooth", "both", "static"):
+    options = ("plain", "rotate", "smooth", "both")
+    for name in ("static", *options, *(f"blocks_{option}" for option in options)):
         shape, share = least(rows, lambda row, name=name: row[f"share_{name}"])
-        floors.append(floor(f"quantiser, {name}, share of a copy's rate, least: {shape}", share, "ratio", 0.8, 0.9, True))
+        floors.append(
+            floor(
+                f"quantiser, {name.replace('_', ', ')}, share of a copy's rate, least: {shape}",
+                share,
+                "ratio",
+                0.8,
+                0.9,
+                True,
+            )
+        )
     by_name = {row["shape"]: row for row in rows}
     for shape, most in ERRORS.items():
         row = by_name[shape]
-        floors.append(floor(f"RMSE of {shape}", float(f"{row['rmse_both']:.3g}"), "RMSE", most, most, False))
-        above = round(100 * (row["rmse_both"] / row["exact_both"] - 1), 2)
+        exact = row["exact_blocks_both" if row["granularity"] == "block" else "exact_both"]
+        floors.append(
+            floor(f"RMSE of {shape}", float(f"{row['rmse_blocks_both']:.3g}"), "RMSE", most, most, False)
+        )
+        above = round(100 * (row["rmse_blocks_both"] / exact - 1), 2)
         floors.append(floor(f"RMSE of {shape} above exact", above, "%", 1, 1, False))
+    shape, speed = least(rows, lambda row: row["attention_heads_us"] / row["attention_us"])
+    price = round(100 * (1 / speed - 1), 1)
+    floors.append(floor(f"attention's price of block scales, largest: {shape}", price, "%", 1, 0, False))
     timed = [row for row in rows if "cudnn_bf16_us" in row]
     if timed:
         shape, ratio = least(timed, lambda row: row["cudnn_bf16_us"] / row["ours_us"])
-        floors.append(floor(f"bf16 to bf16 over cuDNN's bf16, least: {shape}", ratio, "ratio", 1.3, 1.5, True))
+        floors.append(
+            floor(f"bf16 to bf16 over cuDNN's bf16, least: {shape}", ratio, "ratio", 1.3, 1.5, True)
+        )
     return floors
 
 
 def table_of(rows: list[dict]) -> str:
-    head = ["shape", "ours, us", "attention alone, us", "cuDNN bf16, us", "cuDNN / ours",
-            "RMSE: plain", "rotated", "smoothed", "both", "exact, both", "cuDNN bf16"]  # fmt: skip
+    head = ["shape", "ours, us", "by heads", "attention alone, us", "by heads",
+            "cuDNN bf16, us", "cuDNN / ours",
+            "RMSE by heads: plain", "rotated", "smoothed", "both", "exact, both",
+            "by blocks: plain", "rotated", "smoothed", "both", "exact, both", "cuDNN bf16"]  # fmt: skip
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for row in rows:
         cudnn = row.get("cudnn_bf16_us")
-        cells = [row["shape"], f"{row['ours_us']:.1f}", f"{row['attention_us']:.1f}"]
+        times = ("ours_us", "ours_heads_us", "attention_us", "attention_heads_us")
+        cells = [row["shape"], *(f"{row[name]:.1f}" for name in times)]
         cells += [f"{cudnn:.1f}", f"{cudnn / row['ours_us']:.2f}"] if cudnn else ["-", "-"]
-        names = ("rmse_plain", "rmse_rotate", "rmse_smooth", "rmse_both", "exact_both", "rmse_cudnn_bf16")
+        options = ("plain", "rotate", "smooth", "both")
+        of = ("", "blocks_")
+        names = [
+            name for by in of for name in (*(f"rmse_{by}{option}" for option in options), f"exact_{by}both")
+        ]
+        names.append("rmse_cudnn_bf16")
         cells += [f"{row[name]:.3g}" if name in row else "-" for name in names]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name in ("gpu", "command"):
         parser.add_argument(f"--{name}", required=True)
     for name in ("out", "rows"):

@@ -66,15 +66,19 @@ double HeadJudge::rmse(const std::vector<std::uint16_t>& o) const {
   return squares.root_of_mean();
 }
 
-double HeadJudge::rmse_of_exact(bool rotate, bool smooth) const {
+double HeadJudge::rmse_of_exact(bool rotate, bool smooth, Granularity granularity) const {
   Squares squares;
+  const bool blocks = granularity == Granularity::kBlock;
+  const int of_q = blocks ? kQueriesOfBlock : 0;
+  const int of_kv = blocks ? kKeysOfBlock : 0;
   for (std::size_t i = 0; i < heads_.size(); ++i) {
-    const auto quantised = [&](const Values& tensor, bool rotated, bool smoothed) {
+    const auto quantised = [&](const Values& tensor, bool rotated, bool smoothed, int block_rows) {
       return reference::quantised(head_of(tensor, heads_[i]), 1, shape_.head_dim, rotated, smoothed,
-                                  seed_);
+                                  seed_, block_rows);
     };
-    squares.add(attend(quantised(values_.q, rotate, false), quantised(values_.k, rotate, smooth),
-                       quantised(values_.v, false, false)),
+    squares.add(attend(quantised(values_.q, rotate, false, of_q),
+                       quantised(values_.k, rotate, smooth, of_kv),
+                       quantised(values_.v, false, false, of_kv)),
                 want_[i]);
   }
   return squares.root_of_mean();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "fp8_sdpa/problem.hpp"
 #include "reference/inputs/inputs.hpp"
 #include "reference/inputs/shape.hpp"
 
@@ -18,7 +19,7 @@ class HeadJudge {
   /// sqrt(mean((got - want)^2)) of O as bf16, (batch, heads, seq, head_dim) contiguous.
   double rmse(const std::vector<std::uint16_t>& o) const;
   /// The same of fp64 attention on what the tensors quantise to: no kernel can be better.
-  double rmse_of_exact(bool rotate, bool smooth) const;
+  double rmse_of_exact(bool rotate, bool smooth, Granularity granularity) const;
 
  private:
   using Values = std::vector<float>;

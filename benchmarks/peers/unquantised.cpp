@@ -1,5 +1,6 @@
 #include "benchmarks/peers/unquantised.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -38,6 +39,11 @@ constexpr Options kOptions[] = {{"plain", false, false},
                                 {"rotate", true, false},
                                 {"smooth", false, true},
                                 {"both", true, true}};
+constexpr Granularity kGranularities[] = {Granularity::kHead, Granularity::kBlock};
+/// "both" or "blocks_both".
+std::string name_of(Granularity granularity, const char* options) {
+  return std::string(granularity == Granularity::kBlock ? "blocks_" : "") + options;
+}
 
 /// Values as bf16 holds them.
 void round_to_bf16(std::vector<float>& values) {
@@ -107,18 +113,23 @@ class Contest {
 
   Status judge() {
     const HeadJudge judge(shape_, values_, problem_.seed);
-    row_["exact_both"] = judge.rmse_of_exact(/*rotate=*/true, /*smooth=*/true);
+    for (const Granularity granularity : kGranularities) {
+      row_["exact_" + name_of(granularity, "both")] =
+          judge.rmse_of_exact(/*rotate=*/true, /*smooth=*/true, granularity);
+    }
     const auto compare = [&](const std::string& name) -> Status {
       std::vector<std::uint16_t> bits(values_.q.size());
       if (Status s = tensors_.back()->download(bits.data()); !s.ok()) return s;
       row_["rmse_" + name] = judge.rmse(bits);
       return {};
     };
-    for (const Options& options : kOptions) {
-      auto call = prepare(options);
-      if (!call.ok()) return call.status();
-      if (Status s = once(*call); !s.ok()) return s;
-      if (Status s = compare(options.name); !s.ok()) return s;
+    for (const Granularity granularity : kGranularities) {
+      for (const Options& options : kOptions) {
+        auto call = prepare(options, granularity);
+        if (!call.ok()) return call.status();
+        if (Status s = once(*call); !s.ok()) return s;
+        if (Status s = compare(name_of(granularity, options.name)); !s.ok()) return s;
+      }
     }
     auto cudnn = CudnnGraph::make(problem_.attention, device_, /*as_bf16=*/true);
     if (!cudnn.ok()) {
@@ -138,8 +149,9 @@ class Contest {
   }
 
   /// The call with these options, its workspace kept.
-  Result<Launch> prepare(const Options& options) {
+  Result<Launch> prepare(const Options& options, Granularity granularity) {
     UnquantisedProblem problem = problem_;
+    problem.granularity = granularity;
     problem.rotate = options.rotate;
     problem.smooth = options.smooth;
     auto made = plan(problem, device_);
@@ -147,14 +159,18 @@ class Contest {
     auto workspace = buffer(made->workspace_bytes(), "workspace");
     if (!workspace.ok()) return workspace.status();
     workspaces_.push_back(std::move(*workspace));
-    row_["variant"] = made->attention().variant_name();
+    if (granularity == Granularity::kBlock) {
+      row_["variant"] = made->attention().variant_name();
+      row_["granularity"] = fp8_sdpa::name_of(made->attention().problem().descales.granularity);
+    }
     return Launch([made = *made, memory = workspaces_.back()->data()](CUstream_st* stream) {
       return forward(made, memory, stream);
     });
   }
 
   /// Of a tensor of the problem.
-  Quantisation quantisation(const Tensor& from, void* codes, float* descales) const {
+  Quantisation quantisation(const Tensor& from, void* codes, float* descales,
+                            int block_rows = 0) const {
     Quantisation q;
     q.batch = shape_.batch;
     q.heads = shape_.heads_q;
@@ -164,6 +180,7 @@ class Contest {
     q.codes.data = codes;
     q.codes.dtype = Dtype::kE4M3;
     q.descales = descales;
+    q.block_rows = block_rows;
     return q;
   }
   /// The launch of a quantisation; its workspace is kept.
@@ -178,44 +195,66 @@ class Contest {
     });
   }
 
-  Status time_calls() {
-    auto ours = prepare(kOptions[3]);
-    if (!ours.ok()) return ours.status();
-    // The kernel alone, on codes of the same tensors.
+  /// Attention on codes of the problem's tensors.
+  Result<Launch> prepare_attention(Granularity granularity) {
     Problem codes = problem_.attention;
-    const auto heads = static_cast<std::size_t>(codes.batch * codes.heads_q);
+    const std::int64_t heads = std::int64_t{codes.batch} * codes.heads_q;
     auto bytes = buffer(values_.q.size() * 3, "codes");
-    auto scales = buffer(heads * 3 * sizeof(float), "descales");
+    const auto scales_of = [&](int block_rows) {
+      return heads * descales_of_head(granularity, codes.seq_q, block_rows);
+    };
+    const std::int64_t of_q = scales_of(kQueriesOfBlock);
+    const std::int64_t of_kv = scales_of(kKeysOfBlock);
+    auto scales = buffer(static_cast<std::size_t>(of_q + 2 * of_kv) * sizeof(float), "descales");
     for (const auto* made : {&bytes, &scales}) {
       if (!made->ok()) return made->status();
     }
     auto* next = static_cast<std::uint8_t*>((*bytes)->data());
     auto* scale = static_cast<float*>((*scales)->data());
-    codes.descales = {scale, scale + heads, scale + 2 * heads};
+    codes.descales = {scale, scale + of_q, scale + of_q + of_kv, granularity};
+    const bool blocks = granularity == Granularity::kBlock;
     for (Tensor* tensor : {&codes.q, &codes.k, &codes.v}) {
-      const Quantisation q = quantisation(*tensor, next, scale);
+      const int rows = tensor == &codes.q ? kQueriesOfBlock : kKeysOfBlock;
+      const Quantisation q = quantisation(*tensor, next, scale, blocks ? rows : 0);
       auto quantised = prepare(q);
       if (!quantised.ok()) return quantised.status();
       if (Status s = (*quantised)(nullptr); !s.ok()) return s;
       *tensor = q.codes;
       next += values_.q.size();
-      scale += heads;
+      scale += tensor == &codes.q ? of_q : of_kv;
     }
     if (Status s = reference::synchronise(device_); !s.ok()) return s;
     const auto made = plan(codes, device_);
     if (!made.ok()) return made.status();
-    auto workspace = reference::Workspace::make(*made);
+    auto workspace = buffer(std::max<std::size_t>(1, made->workspace_bytes()), "workspace");
     if (!workspace.ok()) return workspace.status();
-    std::vector<Launch> launches = {
-        *ours, [&](CUstream_st* stream) { return forward(*made, workspace->data(), stream); }};
+    void* const memory = (*workspace)->data();
+    for (auto* kept : {&bytes, &scales, &workspace}) workspaces_.push_back(std::move(**kept));
+    return Launch(
+        [made = *made, memory](CUstream_st* stream) { return forward(made, memory, stream); });
+  }
+
+  Status time_calls() {
+    std::vector<Launch> launches;
+    std::vector<std::string> names;
+    for (const Granularity granularity : kGranularities) {
+      const bool blocks = granularity == Granularity::kBlock;
+      auto ours = prepare(kOptions[3], granularity);
+      auto attention = prepare_attention(granularity);
+      for (auto* made : {&ours, &attention}) {
+        if (!made->ok()) return made->status();
+        launches.push_back(std::move(**made));
+        names.emplace_back(made == &ours ? (blocks ? "ours_us" : "ours_heads_us")
+                                         : (blocks ? "attention_us" : "attention_heads_us"));
+      }
+    }
     if (cudnn_ != nullptr) {
       launches.emplace_back([&](CUstream_st* stream) { return cudnn_->launch(stream); });
+      names.emplace_back("cudnn_bf16_us");
     }
     const auto medians = time_in_turns(launches, Method::kQueuedWarm, kWarmUps, kSamples);
     if (!medians.ok()) return medians.status();
-    row_["ours_us"] = (*medians)[0];
-    row_["attention_us"] = (*medians)[1];
-    if (cudnn_ != nullptr) row_["cudnn_bf16_us"] = (*medians)[2];
+    for (std::size_t i = 0; i < names.size(); ++i) row_[names[i]] = (*medians)[i];
     return {};
   }
 
@@ -226,11 +265,13 @@ class Contest {
     auto to = buffer(elements * 3 / 2, "a copy");
     auto codes = buffer(elements, "codes");
     const auto heads = static_cast<std::size_t>(shape_.batch * shape_.heads_q);
-    auto descales = buffer(heads * sizeof(float), "descales");
+    const auto blocks = static_cast<std::size_t>(
+        descales_of_head(Granularity::kBlock, shape_.seq_kv, kKeysOfBlock));
+    auto descales = buffer(heads * blocks * sizeof(float), "descales");
     for (const auto* made : {&from, &to, &codes, &descales}) {
       if (!made->ok()) return made->status();
     }
-    const std::vector<float> fixed(heads, 0.05F);
+    const std::vector<float> fixed(heads * blocks, 0.05F);
     if (Status s = (*descales)->upload(fixed.data()); !s.ok()) return s;
     std::vector<Launch> launches = {
         [&](CUstream_st* stream) { return copy(**from, **to, stream); }};
@@ -238,19 +279,22 @@ class Contest {
     Quantisation q = quantisation(problem_.attention.k, (*codes)->data(),
                                   static_cast<float*>((*descales)->data()));
     q.static_descales = true;
-    const auto add = [&](const char* name) -> Status {
+    const auto add = [&](const std::string& name) -> Status {
       auto launch = prepare(q);
       if (!launch.ok()) return launch.status();
       launches.push_back(std::move(*launch));
-      names.emplace_back(name);
+      names.push_back(name);
       return {};
     };
     if (Status s = add("static"); !s.ok()) return s;
     q.static_descales = false;
-    for (const Options& options : kOptions) {
-      q.rotate = options.rotate;
-      q.smooth = options.smooth;
-      if (Status s = add(options.name); !s.ok()) return s;
+    for (const Granularity granularity : kGranularities) {
+      q.block_rows = granularity == Granularity::kBlock ? kKeysOfBlock : 0;
+      for (const Options& options : kOptions) {
+        q.rotate = options.rotate;
+        q.smooth = options.smooth;
+        if (Status s = add(name_of(granularity, options.name)); !s.ok()) return s;
+      }
     }
     const auto medians = time_in_turns(launches, Method::kQueuedWarm, kWarmUps, kSamples);
     if (!medians.ok()) return medians.status();

@@ -18,13 +18,17 @@ namespace fp8_sdpa::bench {
 /// FlashAttention-3's set with outliers (arXiv 2407.08608, section 4.3).
 std::vector<reference::Shape> unquantised_shapes();
 
-/// A row for each shape: medians of launches in turns, in microseconds, of the whole call
-/// ("ours_us"), of its attention kernel ("attention_us"), of cuDNN ("cudnn_bf16_us", or
-/// "cudnn_bf16" with the reason why there is none) and of a copy of as many bytes as quantising K
-/// reads and writes ("copy_us"); shares of that copy's rate of the quantiser on K without options,
-/// rotating, smoothing, both, and with static descales ("share_..."); and RMSE over some rows, of
-/// ours without options and with each ("rmse_..."), of fp64 attention on what both of them quantise
-/// to ("exact_both"), where no kernel can be better, and of cuDNN ("rmse_cudnn_bf16").
+/// A row for each shape: what plan() chose of the default options ("variant", "granularity");
+/// medians of launches in turns, in microseconds, of the whole call
+/// ("ours_us"), of its attention kernel ("attention_us"), of both with descales of heads
+/// ("ours_heads_us", "attention_heads_us"), the kernel alone always on codes of blocks in the
+/// first, of cuDNN ("cudnn_bf16_us", or "cudnn_bf16" with the reason why there is none) and of a
+/// copy of as many bytes as quantising K reads and writes
+/// ("copy_us"); shares of that copy's rate of the quantiser on K with static descales, without
+/// options, rotating, smoothing and both, with descales of heads and of blocks ("share_...",
+/// "share_blocks_..."); and RMSE over some rows, of ours without options and with each ("rmse_...",
+/// "rmse_blocks_..."), of fp64 attention on what both of them quantise to ("exact_both",
+/// "exact_blocks_both"), where no kernel can be better, and of cuDNN ("rmse_cudnn_bf16").
 /// `keep` gets the rows so far after each shape, so that a run that is ended early leaves them.
 Status measure_unquantised(const std::vector<reference::Shape>& shapes, std::uint64_t seed,
                            const Device& device, const Output& output,

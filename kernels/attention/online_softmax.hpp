@@ -15,10 +15,8 @@ inline constexpr float kLn2 = 0.6931471805599453F;
 /// the largest raw score stays the largest; its sign goes elsewhere. A number is added that changes
 /// none above 2^-75: with zero every score is then as good as zero, and a masked key's -inf no NaN,
 /// also where a kernel scales the factor down by up to 2^-26.
-GPU_FN float score_factor(float scale) {
-  constexpr float kNotZero = 0x1p-100F;
-  return fabsf(scale) + kNotZero;
-}
+inline constexpr float kNotZero = 0x1p-100F;
+GPU_FN float score_factor(float scale) { return fabsf(scale) + kNotZero; }
 
 /// What a row remembers between KV tiles.
 struct RowState {

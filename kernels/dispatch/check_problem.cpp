@@ -130,13 +130,16 @@ Status check_overlap(const Problem& p, const View& output, const std::array<View
   const bool packed = p.ragged.cu_seqlens_q != nullptr;
   const std::uintptr_t lse_rows =
       packed ? size(p.heads_q) * size(p.ragged.total_q) : q_heads * size(p.seq_q);
+  const auto of_head = [&](std::int64_t rows, int rows_of_block) {
+    return size(descales_of_head(p.descales.granularity, rows, rows_of_block));
+  };
   const std::array<NamedRange, 10> read = {
       {{"q", bytes_of(inputs[0])},
        {"k", bytes_of(inputs[1])},
        {"v", bytes_of(inputs[2])},
-       {"descales.q", words_of(p.descales.q, q_heads)},
-       {"descales.k", words_of(p.descales.k, kv_heads)},
-       {"descales.v", words_of(p.descales.v, kv_heads)},
+       {"descales.q", words_of(p.descales.q, q_heads * of_head(p.seq_q, kQueriesOfBlock))},
+       {"descales.k", words_of(p.descales.k, kv_heads * of_head(p.seq_kv, kKeysOfBlock))},
+       {"descales.v", words_of(p.descales.v, kv_heads * of_head(p.seq_kv, kKeysOfBlock))},
        {"ragged.cu_seqlens_q", optional(p.ragged.cu_seqlens_q, offsets)},
        {"ragged.cu_seqlens_kv", optional(p.ragged.cu_seqlens_kv, offsets)},
        {"ragged.seqused_kv", optional(p.ragged.seqused_kv, size(p.batch))},
@@ -183,6 +186,12 @@ Status check_problem(const Problem& p) {
         {"pages.block_table", p.pages.block_table},
         {"fault", p.fault}}) {
     if (Status s = check_words(name, words); !s.ok()) return s;
+  }
+  if (p.descales.granularity != Granularity::kHead &&
+      p.descales.granularity != Granularity::kBlock) {
+    return invalid_argument("descales.granularity is " +
+                            std::to_string(static_cast<int>(p.descales.granularity)) +
+                            "; it must be head or block");
   }
   if (p.lse_sum != LseSum::kDenominator && p.lse_sum != LseSum::kExact) {
     return invalid_argument("lse_sum is " + std::to_string(static_cast<int>(p.lse_sum)) +

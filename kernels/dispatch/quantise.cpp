@@ -17,6 +17,11 @@ namespace {
 using detail::NamedRange;
 using detail::View;
 
+std::uintptr_t descales_of_head(const Quantisation& q) {
+  const std::int64_t rows = q.block_rows;
+  return static_cast<std::uintptr_t>(rows == 0 ? 1 : (q.seq + rows - 1) / rows);
+}
+
 Status check_shape(const Quantisation& q) {
   if (Status s = detail::check_sizes({{"batch", q.batch}, {"heads", q.heads}, {"seq", q.seq}});
       !s.ok()) {
@@ -28,6 +33,11 @@ Status check_shape(const Quantisation& q) {
   if (q.dots != nullptr && (q.dot_group < 1 || q.heads % q.dot_group != 0)) {
     return invalid_argument("dot_group is " + std::to_string(q.dot_group) +
                             "; it must divide heads, which is " + std::to_string(q.heads));
+  }
+  if (q.block_rows != 0 && q.block_rows != kQueriesOfBlock && q.block_rows != kKeysOfBlock) {
+    return unsupported("block_rows is " + std::to_string(q.block_rows) + "; " +
+                       std::to_string(kQueriesOfBlock) + " and " + std::to_string(kKeysOfBlock) +
+                       " are served, and 0 for a descale a head");
   }
   if (q.head_dim != 64 && q.head_dim != 128 && q.head_dim != 256) {
     return unsupported("head_dim is " + std::to_string(q.head_dim) +
@@ -72,7 +82,8 @@ Status check_memory(const Quantisation& q) {
 
   const auto heads = static_cast<std::uintptr_t>(q.batch) * static_cast<std::uintptr_t>(q.heads);
   std::array<NamedRange, 5> written = {
-      {{"codes", detail::bytes_of(codes)}, {"descales", detail::words_of(q.descales, heads)}}};
+      {{"codes", detail::bytes_of(codes)},
+       {"descales", detail::words_of(q.descales, heads * descales_of_head(q))}}};
   std::size_t count = 2;
   if (q.mean != nullptr) {
     if (Status s = detail::check_pointer("mean", q.mean, alignof(float)); !s.ok()) return s;
@@ -102,6 +113,15 @@ Status check_memory(const Quantisation& q) {
   return detail::check_apart(std::span(written).first(count), read);
 }
 
+template <Backend kBackend>
+Status launch(const QuantisePlan& plan, void* workspace, const gpu::Queue& queue) {
+  const Quantisation& q = plan.quantisation();
+  if (q.block_rows == 0) {
+    return quantiser::launch<kBackend>(q, plan.device(), workspace, queue);
+  }
+  return quantiser::launch_slabs<kBackend>({&q, 1}, static_cast<float*>(workspace), queue);
+}
+
 }  // namespace
 
 Result<QuantisePlan> plan(const Quantisation& quantisation, const Device& device) {
@@ -126,12 +146,11 @@ Status quantise(const QuantisePlan& plan, void* workspace, CUstream_st* stream) 
   const gpu::Queue queue{stream, plan.device().executor.get()};
 #if FP8_SDPA_HAS_DEVICE
   if (plan.device().backend == Backend::kDevice) {
-    return quantiser::launch<Backend::kDevice>(plan.quantisation(), plan.device(), workspace,
-                                               queue);
+    return launch<Backend::kDevice>(plan, workspace, queue);
   }
 #endif
 #if FP8_SDPA_HAS_HOST
-  return quantiser::launch<Backend::kHost>(plan.quantisation(), plan.device(), workspace, queue);
+  return launch<Backend::kHost>(plan, workspace, queue);
 #else
   return unsupported("this build has no code for " + plan.device().name);
 #endif

@@ -1,15 +1,19 @@
 #include "fp8_sdpa/unquantised.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "attention/sequences.hpp"
 #include "dispatch/check_problem.hpp"
 #include "dispatch/check_tensor.hpp"
+#include "dispatch/choose.hpp"
 #include "dispatch/plan_state.hpp"
 #include "fp8_sdpa/quantise.hpp"
 #include "gpu/queue.hpp"
@@ -45,10 +49,11 @@ struct Steps {
   std::byte* workspace;  ///< of one step at a time
 };
 
-Steps steps_of(const UnquantisedProblem& problem, void* base) {
+Steps steps_of(const UnquantisedProblem& problem, Granularity granularity, void* base) {
   const Problem& p = problem.attention;
+  const bool blocks = granularity == Granularity::kBlock;
   Layout layout(base);
-  const auto quantisation = [&](const Tensor& from, int heads, std::int64_t seq) {
+  const auto quantisation = [&](const Tensor& from, int heads, std::int64_t seq, int block_rows) {
     Quantisation q;
     q.batch = p.batch;
     q.heads = heads;
@@ -62,26 +67,31 @@ Steps steps_of(const UnquantisedProblem& problem, void* base) {
                head,
                p.head_dim,
                1};
-    q.descales = layout.take<float>(std::int64_t{p.batch} * heads);
+    if (blocks) q.block_rows = block_rows;
+    q.descales = layout.take<float>(std::int64_t{p.batch} * heads *
+                                    descales_of_head(granularity, seq, block_rows));
     return q;
   };
-  Steps steps{quantisation(p.q, p.heads_q, p.seq_q), quantisation(p.k, p.heads_kv, p.seq_kv),
-              quantisation(p.v, p.heads_kv, p.seq_kv), p, nullptr};
+  Steps steps{quantisation(p.q, p.heads_q, p.seq_q, kQueriesOfBlock),
+              quantisation(p.k, p.heads_kv, p.seq_kv, kKeysOfBlock),
+              quantisation(p.v, p.heads_kv, p.seq_kv, kKeysOfBlock), p, nullptr};
   for (Quantisation* q : {&steps.q, &steps.k}) {
     q->rotate = problem.rotate;
     q->seed = problem.seed;
   }
   steps.k.smooth = problem.smooth;
   if (problem.smooth && p.lse != nullptr) {
-    steps.k.mean = layout.take<float>(std::int64_t{p.batch} * p.heads_kv * p.head_dim);
-    steps.q.dot_with = steps.k.mean;
+    if (!blocks) {
+      steps.k.mean = layout.take<float>(std::int64_t{p.batch} * p.heads_kv * p.head_dim);
+      steps.q.dot_with = steps.k.mean;
+    }
     steps.q.dots = layout.take<float>(std::int64_t{p.batch} * p.heads_q * p.seq_q);
     steps.q.dot_group = p.heads_q / p.heads_kv;
   }
   steps.attention.q = steps.q.codes;
   steps.attention.k = steps.k.codes;
   steps.attention.v = steps.v.codes;
-  steps.attention.descales = {steps.q.descales, steps.k.descales, steps.v.descales};
+  steps.attention.descales = {steps.q.descales, steps.k.descales, steps.v.descales, granularity};
   steps.workspace = reinterpret_cast<std::byte*>(layout.end());
   return steps;
 }
@@ -118,16 +128,78 @@ Status check_shape(const Problem& p) {
   return {};
 }
 
-/// The most that one of them needs.
+bool is_of_blocks(const Steps& steps) {
+  return steps.attention.descales.granularity == Granularity::kBlock;
+}
+
+/// What they need: of blocks together, else the most that one of them does.
 Result<std::size_t> workspace_of_quantisations(const Steps& steps, const Device& device) {
   std::size_t most = 0;
-  for (const auto& [name, quantisation] :
-       {std::pair{"q", &steps.q}, {"k", &steps.k}, {"v", &steps.v}}) {
-    const Result<QuantisePlan> made = plan(*quantisation, device);
+  for (const auto& [name, step] : {std::pair{"q", &steps.q}, {"k", &steps.k}, {"v", &steps.v}}) {
+    Quantisation quantisation = *step;
+    // Dot products with a mean that only the launch of all three knows.
+    if (quantisation.dot_with == nullptr) quantisation.dots = nullptr;
+    const Result<QuantisePlan> made = plan(quantisation, device);
     if (!made.ok()) return about(name, made.status());
     most = std::max(most, made->workspace_bytes());
   }
   return most;
+}
+
+/// What quantising takes on an H200: of a call, and of 10^6 bytes that are read or written.
+struct QuantiserCost {
+  double call_us, us_of_megabyte;
+};
+constexpr QuantiserCost kOfHeads{7.0, 0.54};
+constexpr QuantiserCost kOfBlocks{2.0, 0.46};
+
+double predicted_us(const Steps& steps, const Device& device, const PlanOptions& options) {
+  const std::vector<detail::Prediction> attention =
+      detail::predictions(steps.attention, device, options);
+  if (attention.empty()) return std::numeric_limits<double>::infinity();
+  double bytes = 0.0;
+  for (const Quantisation* q : {&steps.q, &steps.k, &steps.v}) {
+    bytes += static_cast<double>(q->batch) * q->heads * static_cast<double>(q->seq) * q->head_dim *
+             (size_of(q->from.dtype) + 1);
+  }
+  const QuantiserCost& cost = is_of_blocks(steps) ? kOfBlocks : kOfHeads;
+  return attention.front().us + cost.call_us + 1e-6 * bytes * cost.us_of_megabyte;
+}
+
+/// On the codes of blocks where it serves them and that is predicted to be faster, else on those of
+/// heads. Of batch_invariant the prediction, which the batch has a part in, is not asked.
+Result<Plan> plan_attention(const UnquantisedProblem& problem, const Device& device,
+                            const Variant* variant, const PlanOptions& options) {
+  const Problem& p = problem.attention;
+  void* const nowhere = reinterpret_cast<void*>(detail::kNowhere);
+  const Steps heads = steps_of(problem, Granularity::kHead, nowhere);
+  const bool alike = p.k.dtype == p.q.dtype && p.v.dtype == p.q.dtype;
+  if (problem.granularity == Granularity::kBlock && alike) {
+    const Steps blocks = steps_of(problem, Granularity::kBlock, nowhere);
+    Result<Plan> made = plan(blocks.attention, device, variant, options);
+    const bool asked = variant != nullptr || options.batch_invariant;
+    if (made.ok() &&
+        (asked || predicted_us(blocks, device, options) < predicted_us(heads, device, options))) {
+      return made;
+    }
+  }
+  return plan(heads.attention, device, variant, options);
+}
+
+template <Backend kBackend>
+Status quantise_blocks(const Steps& steps, const gpu::Queue& queue) {
+  const std::array all = {steps.k, steps.q, steps.v};
+  return quantiser::launch_slabs<kBackend>(all, reinterpret_cast<float*>(steps.workspace), queue);
+}
+
+/// K first: its mean is what Q is multiplied with.
+Status quantise_heads(const Steps& steps, const Device& device, CUstream_st* stream) {
+  for (const Quantisation* quantisation : {&steps.k, &steps.q, &steps.v}) {
+    const Result<QuantisePlan> step = plan(*quantisation, device);
+    if (!step.ok()) return step.status();
+    if (Status s = quantise(*step, steps.workspace, stream); !s.ok()) return s;
+  }
+  return {};
 }
 
 template <Backend kBackend>
@@ -135,6 +207,19 @@ Status add_to_lse(const Steps& steps, float scale, const gpu::Queue& queue) {
   const Problem& p = steps.attention;
   return quantiser::add_to_lse<kBackend>(p.lse, steps.q.dots, scale,
                                          std::int64_t{p.batch} * p.heads_q * p.seq_q, queue);
+}
+
+template <Backend kBackend>
+Status run(const UnquantisedPlan& made, const Steps& steps, const gpu::Queue& queue) {
+  const Status quantised = is_of_blocks(steps)
+                               ? quantise_blocks<kBackend>(steps, queue)
+                               : quantise_heads(steps, made.attention().device(), queue.stream);
+  if (!quantised.ok()) return quantised;
+  Plan attention = made.attention();
+  if (Status s = rebind(attention, steps.attention); !s.ok()) return s;
+  if (Status s = forward(attention, steps.workspace, queue.stream); !s.ok()) return s;
+  if (steps.q.dots == nullptr) return {};
+  return add_to_lse<kBackend>(steps, attention.problem().softmax_scale, queue);
 }
 
 }  // namespace
@@ -150,11 +235,15 @@ Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& de
         "lengths: quantise into the cache, and plan attention on it");
   }
   if (Status s = check_shape(problem.attention); !s.ok()) return s;
-  const Steps steps = steps_of(problem, reinterpret_cast<void*>(detail::kNowhere));
+  void* const nowhere = reinterpret_cast<void*>(detail::kNowhere);
+  const Result<std::size_t> of_heads =
+      workspace_of_quantisations(steps_of(problem, Granularity::kHead, nowhere), device);
+  if (!of_heads.ok()) return of_heads.status();
+  const Result<Plan> attention = plan_attention(problem, device, variant, options);
+  if (!attention.ok()) return attention.status();
+  const Steps steps = steps_of(problem, attention->problem().descales.granularity, nowhere);
   const Result<std::size_t> most = workspace_of_quantisations(steps, device);
   if (!most.ok()) return most.status();
-  const Result<Plan> attention = plan(steps.attention, device, variant, options);
-  if (!attention.ok()) return attention.status();
   UnquantisedPlan result;
   result.problem_ = problem;
   result.attention_ = *attention;
@@ -167,12 +256,14 @@ Status rebind(UnquantisedPlan& plan, const UnquantisedProblem& problem) {
   Problem before = plan.problem_.attention;
   before.descales = problem.attention.descales;  // which nobody looks at
   if (plan.problem_.rotate != problem.rotate || plan.problem_.smooth != problem.smooth ||
+      plan.problem_.granularity != problem.granularity ||
       !detail::are_alike(before, problem.attention)) {
     return invalid_argument(
         "the problem differs from the plan's in more than addresses, softmax_scale and seed: "
         "plan() it");
   }
-  const Steps steps = steps_of(problem, reinterpret_cast<void*>(detail::kNowhere));
+  const Steps steps = steps_of(problem, plan.attention_.problem().descales.granularity,
+                               reinterpret_cast<void*>(detail::kNowhere));
   const Result<std::size_t> most = workspace_of_quantisations(steps, plan.attention_.device());
   if (!most.ok()) return most.status();
   if (Status s = rebind(plan.attention_, steps.attention); !s.ok()) return s;
@@ -191,24 +282,14 @@ Status forward(const UnquantisedPlan& made, void* workspace, CUstream_st* stream
                             std::to_string(UnquantisedPlan::kWorkspaceAlignment) + " bytes");
   }
   const Device& device = made.attention().device();
-  const Steps steps = steps_of(made.problem(), workspace);
-  // K first: its mean is what Q is multiplied with.
-  for (const Quantisation* quantisation : {&steps.k, &steps.q, &steps.v}) {
-    const Result<QuantisePlan> step = plan(*quantisation, device);
-    if (!step.ok()) return step.status();
-    if (Status s = quantise(*step, steps.workspace, stream); !s.ok()) return s;
-  }
-  Plan attention = made.attention();
-  if (Status s = rebind(attention, steps.attention); !s.ok()) return s;
-  if (Status s = forward(attention, steps.workspace, stream); !s.ok()) return s;
-  if (steps.q.dots == nullptr) return {};
-  const float scale = attention.problem().softmax_scale;
+  const Steps steps =
+      steps_of(made.problem(), made.attention().problem().descales.granularity, workspace);
   const gpu::Queue queue{stream, device.executor.get()};
 #if FP8_SDPA_HAS_DEVICE
-  if (device.backend == Backend::kDevice) return add_to_lse<Backend::kDevice>(steps, scale, queue);
+  if (device.backend == Backend::kDevice) return run<Backend::kDevice>(made, steps, queue);
 #endif
 #if FP8_SDPA_HAS_HOST
-  return add_to_lse<Backend::kHost>(steps, scale, queue);
+  return run<Backend::kHost>(made, steps, queue);
 #else
   return unsupported("this build has no code for " + device.name);
 #endif

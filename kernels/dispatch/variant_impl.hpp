@@ -31,6 +31,7 @@ struct VariantImpl {
   /// Microseconds of a launch inside a CUDA graph on an sm_90 with `sm_count` multiprocessors, for
   /// a problem that the variant serves, planned with these options; null where nobody has measured.
   double (*predicted_us)(const Problem&, int sm_count, const PlanOptions&) = nullptr;
+  bool serves_blocks = false;    ///< descales of blocks (Granularity::kBlock)
   bool serves_caches = false;    ///< Ragged and Pages
   bool needs_workspace = false;  ///< whatever the problem and the options
   /// Variant::has_kernel_of_exact_sums(); null: false.

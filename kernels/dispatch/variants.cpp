@@ -95,6 +95,7 @@ struct Sm90Variant {
     impl.predicted_us = predicted_us;
     impl.needs_workspace = sm90::needs_workspace(kName);
     impl.serves_caches = sm90::serves_caches(kName);
+    impl.serves_blocks = sm90::config_of(kName).block_scales;
     impl.has_kernel_of_exact_sums = has_kernel_of_exact_sums;
 #if FP8_SDPA_HAS_SM90A
     impl.device.prepare = prepare<Backend::kDevice>;
@@ -284,6 +285,9 @@ Status Variant::supports(const Problem& problem, const Device& device) const {
   if (!impl->serves_caches && attention::is_ragged_or_paged(problem)) {
     return unsupported(std::string(name) + " serves whole tensors, not " +
                        (problem.pages.block_table != nullptr ? "pages" : "ragged lengths"));
+  }
+  if (!impl->serves_blocks && problem.descales.granularity == Granularity::kBlock) {
+    return unsupported(std::string(name) + " serves descales of heads, not of blocks");
   }
   return impl->supports(problem, device);
 }

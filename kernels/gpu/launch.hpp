@@ -52,6 +52,13 @@ consteval bool is_cooperative() {
   }
 }
 
+/// Whether this is code for sm_90a.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+inline constexpr bool kIsSm90a = true;
+#else
+inline constexpr bool kIsSm90a = false;
+#endif
+
 /// The alignment of a block's shared memory: what the widest swizzle atom asks for.
 inline constexpr int kSharedAlignment = 1024;
 
@@ -76,12 +83,6 @@ consteval bool only_sm_90a() {
     return false;
   }
 }
-
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-inline constexpr bool kIsSm90a = true;
-#else
-inline constexpr bool kIsSm90a = false;
-#endif
 
 template <class K>
 __global__ void __launch_bounds__(K::kThreads, K::kMinBlocks)

@@ -1,9 +1,10 @@
 // Launches the quantiser's kernel, for one backend.
 #pragma once
 
-#include <algorithm>
+#include <span>
 
 #include "quantise/kernel.cuh"
+#include "quantise/slabs.cuh"
 
 namespace fp8_sdpa::quantiser {
 // Each backend's own: else the linker would keep one of two functions of one name.
@@ -21,27 +22,54 @@ Status launch_kernel(const Quantisation& q, const Device& device, void* workspac
                         queue);
 }
 
-template <int kDim>
-Status launch_dim(const Quantisation& q, const Device& device, void* workspace,
-                  const gpu::Queue& queue) {
-  switch (q.from.dtype) {
-    case Dtype::kHalf: return launch_kernel<Dtype::kHalf, kDim>(q, device, workspace, queue);
-    case Dtype::kBFloat16:
-      return launch_kernel<Dtype::kBFloat16, kDim>(q, device, workspace, queue);
-    default: return launch_kernel<Dtype::kFloat, kDim>(q, device, workspace, queue);
+template <Dtype kFrom, int kDim>
+Status launch_slabs_kernel(std::span<const Quantisation> all, float* sums,
+                           const gpu::Queue& queue) {
+  const SlabsParams slabs = make_slabs_params(all, sums);
+  for (const Quantisation& q : all) {
+    if (!q.smooth) continue;
+    const SumsParams params = make_sums_params(q, sums);
+    const auto blocks = static_cast<unsigned>(params.tensor.all_heads * params.shares);
+    if (Status s = gpu::launch<ColumnSums<kFrom, kDim>>(dim3(blocks), params, queue); !s.ok()) {
+      return s;
+    }
+  }
+  const auto blocks = static_cast<unsigned>(slabs.end[all.size() - 1]);
+  return gpu::launch<Slabs<kFrom, kDim>>(dim3(blocks), slabs, queue);
+}
+
+/// f.operator()<kFrom, kDim>() for those of a quantisation.
+template <class F>
+Status for_kind_of(const Quantisation& q, const F& f) {
+  const auto of_dim = [&]<int kDim>() {
+    switch (q.from.dtype) {
+      case Dtype::kHalf: return f.template operator()<Dtype::kHalf, kDim>();
+      case Dtype::kBFloat16: return f.template operator()<Dtype::kBFloat16, kDim>();
+      default: return f.template operator()<Dtype::kFloat, kDim>();
+    }
+  };
+  switch (q.head_dim) {
+    case 64: return of_dim.template operator()<64>();
+    case 128: return of_dim.template operator()<128>();
+    default: return of_dim.template operator()<256>();
   }
 }
 
 }  // namespace GPU_BACKEND
 
 template <Backend kBackend>
+Status launch_slabs(std::span<const Quantisation> all, float* sums, const gpu::Queue& queue) {
+  return for_kind_of(all.front(), [&]<Dtype kFrom, int kDim>() {
+    return launch_slabs_kernel<kFrom, kDim>(all, sums, queue);
+  });
+}
+
+template <Backend kBackend>
 Status launch(const Quantisation& q, const Device& device, void* workspace,
               const gpu::Queue& queue) {
-  switch (q.head_dim) {
-    case 64: return launch_dim<64>(q, device, workspace, queue);
-    case 128: return launch_dim<128>(q, device, workspace, queue);
-    default: return launch_dim<256>(q, device, workspace, queue);
-  }
+  return for_kind_of(q, [&]<Dtype kFrom, int kDim>() {
+    return launch_kernel<kFrom, kDim>(q, device, workspace, queue);
+  });
 }
 
 }  // namespace fp8_sdpa::quantiser

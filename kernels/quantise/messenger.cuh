@@ -61,7 +61,8 @@ struct Messenger {
     most &= ~kTold;
     float amax;
     memcpy(&amax, &most, sizeof amax);
-    const float quotient = gpu::divide(amax * factor<kDim>(p), p.e5m2 ? 57344.0F : 448.0F);
+    const float quotient =
+        gpu::divide(amax * factor<kDim>(p), p.e5m2 ? kLargestE5M2 : kLargestE4M3);
     return quotient < kLeastDescale ? 1.0F : quotient;
   }
 

@@ -75,14 +75,25 @@ std::int64_t all_tiles(const Quantisation& q) {
   return std::int64_t{q.batch} * q.heads * tiles_of(q);
 }
 
+std::size_t sums_of_shares(const Quantisation& q) {
+  if (!q.smooth) return 0;
+  const auto heads = static_cast<std::size_t>(q.batch) * static_cast<std::size_t>(q.heads);
+  return heads * static_cast<std::size_t>(shares_of(q.seq)) * static_cast<std::size_t>(q.head_dim);
+}
+
 WorkspaceSize workspace_size(const Quantisation& q) {
+  if (q.block_rows != 0) {
+    return {0, sizeof(float) * std::max<std::size_t>(sums_of_shares(q), 1)};
+  }
   const Words words = words_of(q);
   const std::size_t all = words.zeroed + words.tile_sums + words.group_sums + words.mean;
   return {sizeof(std::uint32_t) * words.zeroed, sizeof(float) * std::max<std::size_t>(all, 1)};
 }
 
-Params make_params(const Quantisation& q, void* workspace, int blocks) {
-  const Words words = words_of(q);
+namespace {
+
+/// What no kernel needs a workspace for.
+Params params_of_tensors(const Quantisation& q) {
   const auto strides = [](const Tensor& tensor) {
     return Strides{tensor.stride_batch, tensor.stride_head, tensor.stride_seq};
   };
@@ -92,12 +103,7 @@ Params make_params(const Quantisation& q, void* workspace, int blocks) {
   p.codes = static_cast<std::uint8_t*>(q.codes.data);
   p.codes_strides = strides(q.codes);
   p.descales = q.descales;
-  p.tiles_summed = static_cast<std::uint32_t*>(workspace);
-  p.groups_summed = p.tiles_summed + words.tiles_summed;
-  p.amax = p.groups_summed + words.groups_summed;
-  p.tile_sums = reinterpret_cast<float*>(p.tiles_summed + words.zeroed);
-  p.group_sums = p.tile_sums + words.tile_sums;
-  p.mean = q.mean != nullptr ? q.mean : p.group_sums + words.group_sums;
+  p.mean = q.mean;
   p.infinities = q.infinities;
   p.dot_with = q.dot_with;
   p.dots = q.dots;
@@ -105,21 +111,66 @@ Params make_params(const Quantisation& q, void* workspace, int blocks) {
   p.seq = static_cast<int>(q.seq);
   p.heads = attention::divisor(q.heads);
   p.all_heads = q.batch * q.heads;
-  p.tiles = static_cast<int>(tiles_of(q));
-  p.groups = static_cast<int>(groups_of(q));
-  p.all_tiles = static_cast<int>(all_tiles(q));
-  p.steps = (p.all_tiles + blocks - 1) / blocks;
-  const int apart = steps_apart(p.tiles, blocks);
   p.finds_amax = !q.static_descales;
-  p.lag = p.finds_amax ? lag_of(apart) : 0;
-  p.keeps = p.lag <= kSlots - kAhead;
-  p.lead = q.smooth ? apart + 2 + kStepsToMean : 0;
   p.e5m2 = q.codes.dtype == Dtype::kE5M2;
   p.rotate = q.rotate;
   p.smooth = q.smooth;
   std::uint64_t word = q.seed;
   for (std::uint64_t& signs : p.signs) signs = splitmix64(word++);
   return p;
+}
+
+}  // namespace
+
+Params make_params(const Quantisation& q, void* workspace, int blocks) {
+  const Words words = words_of(q);
+  Params p = params_of_tensors(q);
+  p.tiles_summed = static_cast<std::uint32_t*>(workspace);
+  p.groups_summed = p.tiles_summed + words.tiles_summed;
+  p.amax = p.groups_summed + words.groups_summed;
+  p.tile_sums = reinterpret_cast<float*>(p.tiles_summed + words.zeroed);
+  p.group_sums = p.tile_sums + words.tile_sums;
+  if (p.mean == nullptr) p.mean = p.group_sums + words.group_sums;
+  p.tiles = static_cast<int>(tiles_of(q));
+  p.groups = static_cast<int>(groups_of(q));
+  p.all_tiles = static_cast<int>(all_tiles(q));
+  p.steps = (p.all_tiles + blocks - 1) / blocks;
+  const int apart = steps_apart(p.tiles, blocks);
+  p.lag = p.finds_amax ? lag_of(apart) : 0;
+  p.keeps = p.lag <= kSlots - kAhead;
+  p.lead = q.smooth ? apart + 2 + kStepsToMean : 0;
+  return p;
+}
+
+int shares_of(std::int64_t seq) {
+  return static_cast<int>(std::min<std::int64_t>((seq + kShareRows - 1) / kShareRows, kMaxShares));
+}
+
+SumsParams make_sums_params(const Quantisation& q, float* sums) {
+  const int shares = shares_of(q.seq);
+  return {params_of_tensors(q), sums, shares, static_cast<int>((q.seq + shares - 1) / shares)};
+}
+
+SlabsParams make_slabs_params(std::span<const Quantisation> all, const float* sums) {
+  SlabsParams params{};
+  const auto smooths = std::ranges::find_if(all, &Quantisation::smooth);
+  int end = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Quantisation& q = all[i];
+    Slab& slab = params.of[i];
+    slab.tensor = params_of_tensors(q);
+    slab.block_rows = q.block_rows;
+    slab.blocks = static_cast<int>((q.seq + q.block_rows - 1) / q.block_rows);
+    slab.slabs = static_cast<int>((q.seq + kSlabRows - 1) / kSlabRows);
+    if (q.smooth || (q.dots != nullptr && q.dot_with == nullptr)) {
+      slab.sums = sums;
+      slab.shares = shares_of(smooths->seq);
+      slab.summed_seq = static_cast<int>(smooths->seq);
+    }
+    end += slab.tensor.all_heads * slab.slabs;
+    params.end[i] = end;
+  }
+  return params;
 }
 
 }  // namespace fp8_sdpa::quantiser

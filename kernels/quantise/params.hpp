@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "attention/divisor.hpp"
 #include "fp8_sdpa/append.hpp"
@@ -33,6 +34,9 @@ inline constexpr int kAhead = 2;
 /// Tiles whose sums are added up together.
 inline constexpr int kGroup = 16;
 inline constexpr int kMaxHeadDim = 256;
+/// The largest finite codes.
+inline constexpr float kLargestE4M3 = 448.0F;
+inline constexpr float kLargestE5M2 = 57344.0F;
 /// Smaller descales are 1: what a larger one makes a code of is a normal float, which no device
 /// flushes, and so is its reciprocal.
 inline constexpr float kLeastDescale = 0x1p-100F;
@@ -76,6 +80,39 @@ struct Params {
   std::uint64_t signs[kMaxHeadDim / 64];  ///< of the rotation: a set bit for -1
 };
 
+/// Granularity::kBlock, one of up to three tensors of a launch: slabs.cuh. Of a head each.
+struct Slab {
+  Params tensor;  ///< descales: of each block of rows
+  int block_rows;
+  int blocks;
+  int slabs;
+  /// Sums of columns of `summed_seq` rows, of each share of them head_dim, where a mean is needed:
+  /// of `tensor` to be subtracted, or, where its dots are, of the heads they are with.
+  const float* sums;
+  int shares, summed_seq;
+};
+inline constexpr int kSlabRows = 128;
+inline constexpr int kMaxTensors = 3;
+struct SlabsParams {
+  Slab of[kMaxTensors];
+  int end[kMaxTensors];  ///< slabs of these tensors and those before
+};
+/// Sums of columns of a tensor: a thread block a share.
+struct SumsParams {
+  Params tensor;
+  float* sums;
+  int shares, share_rows;
+};
+/// Rows whose columns are added up together, at least, and shares of a head, at most: each slab
+/// adds all shares of its head up.
+inline constexpr int kShareRows = 256;
+inline constexpr int kMaxShares = 16;
+int shares_of(std::int64_t seq);
+/// Floats that the sums of a tensor take: none if it is not smoothed.
+std::size_t sums_of_shares(const Quantisation& quantisation);
+SumsParams make_sums_params(const Quantisation& quantisation, float* sums);
+SlabsParams make_slabs_params(std::span<const Quantisation> quantisations, const float* sums);
+
 /// How many of the blocks that run at once are launched: all, or, where that is nearly all, so many
 /// that heads begin where steps do, and nobody waits for a head's last tile a step longer.
 int blocks_of(const Quantisation& quantisation, int resident);
@@ -92,6 +129,13 @@ struct WorkspaceSize {
   std::size_t all;
 };
 WorkspaceSize workspace_size(const Quantisation& quantisation);
+
+/// Quantisations of one head_dim and one source format that have been checked, with a descale a
+/// block. `sums` has room for those of the one that smooths, if one does. A tensor with dots and
+/// without dot_with has them with the mean of the one that smooths. Likewise.
+template <Backend kBackend>
+Status launch_slabs(std::span<const Quantisation> quantisations, float* sums,
+                    const gpu::Queue& queue);
 
 /// Launches the kernel. Instantiated once per backend, in instances.cuh.
 template <Backend kBackend>

@@ -150,7 +150,8 @@ GPU_FN void finish_hadamard(Rows<kDim, kRows>& rows) {
 }
 
 /// A lane's elements of a tile are read 16 bytes at a time, by `vector(nth, part, i)` of one of
-/// two: Loaded has them in registers, Held in shared memory. Rows that are not there are zero.
+/// three: Loaded has them in registers, Held in shared memory, InPlace nowhere. Rows that are not
+/// there are zero.
 template <Dtype kFrom, int kDim>
 struct Layout {
   using Element = std::conditional_t<kFrom == Dtype::kFloat, float, std::uint16_t>;
@@ -188,6 +189,25 @@ struct Loaded {
                   vectors[nth][part][i] = uint4{};
                   if (there) vectors[nth][part][i] = *reinterpret_cast<const uint4*>(from);
                 });
+  }
+};
+
+/// Read where they are looked at, for who has no registers for them.
+template <Dtype kFrom, int kDim>
+struct InPlace {
+  using L = Layout<kFrom, kDim>;
+  const typename L::Element* first;
+  std::int64_t stride;
+  int rows;
+
+  GPU_FN uint4 vector(int nth, int part, int i) const {
+    if (row_in_tile<kFrom, kDim>(nth) >= rows) return uint4{};
+    return *reinterpret_cast<const uint4*>(first + nth * 8 * stride + 32 * part + i * L::kVector);
+  }
+  GPU_FN void load(const typename L::Element* at, std::int64_t row_stride, int rows_there) {
+    first = at;
+    stride = row_stride;
+    rows = rows_there;
   }
 };
 
@@ -317,8 +337,8 @@ struct Source<Dtype::kFloat, kDim> {
 
   template <class From>
   GPU_FN static void eight(const From& from, int nth, int part, float (&x)[8]) {
-    memcpy(&x[0], &from.vector(nth, part, 0), sizeof(uint4));
-    memcpy(&x[4], &from.vector(nth, part, 1), sizeof(uint4));
+    const uint4 vectors[2] = {from.vector(nth, part, 0), from.vector(nth, part, 1)};
+    memcpy(x, vectors, sizeof vectors);
   }
 
   /// Cuts the upper 16 bits off what is left of two elements. A NaN or an infinity goes whole.

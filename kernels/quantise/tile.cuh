@@ -39,8 +39,8 @@ struct TileWork {
   };
 
   /// A lane's elements as they are, or rotated: all, or short of the last sums and differences.
-  template <bool kAll, class From>
-  GPU_FN static void take(const Params& p, const From& from, const Shared& shared, Rows& rows) {
+  template <bool kAll, class From, class AnyShared>
+  GPU_FN static void take(const Params& p, const From& from, const AnyShared& shared, Rows& rows) {
     if (p.rotate) {
       Source::begin_rotation(from, shared.signs, shared.hadamard[gpu::lane_idx()], rows);
       finish_hadamard<kAll>(rows);
@@ -166,11 +166,17 @@ struct TileWork {
     return is_finite(amax) ? amax : amax_of<true>(rows);
   }
 
-  template <bool kE5M2>
-  GPU_FN static void write_codes(const Params& p, const Own& own, const Board& board,
+  GPU_FN static void write_codes(const Params& p, const Own& own, const Task& task, float inverse,
                                  const Rows& rows) {
-    const Task& task = board.written();
-    const float inverse = board.inverse;
+    if (p.e5m2) {
+      write_codes_of<true>(p, own, task, inverse, rows);
+    } else {
+      write_codes_of<false>(p, own, task, inverse, rows);
+    }
+  }
+  template <bool kE5M2>
+  GPU_FN static void write_codes_of(const Params& p, const Own& own, const Task& task,
+                                    float inverse, const Rows& rows) {
     const auto two_codes = [inverse](const float* x) -> std::uint32_t {
       return kE5M2 ? gpu::float2_to_e5m2x2(x[0] * inverse, x[1] * inverse)
                    : gpu::float2_to_e4m3x2(x[0] * inverse, x[1] * inverse);
@@ -188,9 +194,10 @@ struct TileWork {
     }
   }
 
-  /// The dot product of each row with its group's vector: of a lane's columns, then of the quad.
-  GPU_FN static void write_dots(const Params& p, const Task& task, const Rows& rows) {
-    const float* const with = p.dot_with + std::int64_t{task.head / p.dot_group} * kDim;
+  /// The dot product of each row with a vector of its group's: of a lane's columns, then of the
+  /// quad.
+  GPU_FN static void write_dots(const Params& p, const Task& task, const float* with,
+                                const Rows& rows) {
     float sum[kRows] = {};
 #pragma unroll
     for (int part = 0; part < kParts<kDim>; ++part) {
@@ -229,13 +236,11 @@ struct TileWork {
     if (p.infinities != nullptr) count(p, Source::infinities(from));
     Rows rows;
     take<true>(p, from, shared, rows);
-    if (p.dots != nullptr) write_dots(p, task, rows);
-    if (p.smooth) subtract(board.mean_for_codes, task.rows, rows);
-    if (p.e5m2) {
-      write_codes<true>(p, own, board, rows);
-    } else {
-      write_codes<false>(p, own, board, rows);
+    if (p.dots != nullptr) {
+      write_dots(p, task, p.dot_with + std::int64_t{task.head / p.dot_group} * kDim, rows);
     }
+    if (p.smooth) subtract(board.mean_for_codes, task.rows, rows);
+    write_codes(p, own, task, board.inverse, rows);
   }
 };
 

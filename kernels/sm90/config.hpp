@@ -57,6 +57,8 @@ struct Config {
   /// Lengths, and where rows lie, are read when the kernel runs: work/ragged.cuh. The query heads
   /// of a KV head may share a tile's rows (packed GQA).
   bool ragged = false;
+  /// Descales may be of blocks (Granularity::kBlock): a KV tile is a block of keys.
+  bool block_scales = false;
 
   constexpr int consumers() const { return row_groups * kv_splits; }
   constexpr int tile_m() const { return row_groups * kWarpgroupRows; }

@@ -232,6 +232,15 @@ struct Kernel {
     unsigned tiles = 0;
     unsigned work_tiles = 0;  ///< with keys
   };
+  /// With Config::block_scales that of the tile which is added last, the first one.
+  GPU_FN static float v_descale_of(const Params& p, const Work& work) {
+    if constexpr (T::kBlockScales) {
+      const int block = p.kv_descales == 1 ? 0 : work.first_tile;
+      return p.descale_v[first_descale_kv(p, work) + block];
+    } else {
+      return p.descale_v[work.batch * p.heads_kv + work.kv_head];
+    }
+  }
   /// A tile range, from Q to O.
   GPU_FN static void work_off(Consumer<T>& consumer, int step, const Work& work, Progress& done) {
     const Params& p = consumer.p;
@@ -239,9 +248,8 @@ struct Kernel {
     typename Consumer<T>::Outputs o;
     consumer.step = step;
     // On their way while Q is.
-    const int kv = work.batch * p.heads_kv + work.kv_head;
     const float scale = consumer.scale_of(work);
-    const float v_descale = p.descale_v[kv];
+    const float v_descale = v_descale_of(p, work);
     if (work.tiles > 0) {
       // A warpgroup without tiles does not wait: Q of a later work tile may be there already.
       consumer.query_slot = slot_of<T::kQueryStages>(done.work_tiles);
@@ -252,6 +260,7 @@ struct Kernel {
       ++done.work_tiles;
     }
     if (gpu::lane_idx() == 0) sm.held[consumer_warp<T>()].v_descale = v_descale;
+    if constexpr (T::kBlockScales) consumer.keep_row_scale(consumer.row_scale(work));
     gpu::sync_warp();
     done.tiles = consumer.run(work, scale, done.tiles, o);
     // Found again rather than kept: the loop over keys has no register to spare.

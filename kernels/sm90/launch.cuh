@@ -137,6 +137,13 @@ Status prepare_params(const Problem& p, Params& params) {
   params.descale_q = p.descales.q;
   params.descale_k = p.descales.k;
   params.descale_v = p.descales.v;
+  if constexpr (T::kBlockScales) {
+    const auto descales = [&](std::int64_t rows, int rows_of_block) {
+      return static_cast<int>(descales_of_head(p.descales.granularity, rows, rows_of_block));
+    };
+    params.q_descales = descales(p.seq_q, kQueriesOfBlock);
+    params.kv_descales = descales(p.seq_kv, kKeysOfBlock);
+  }
   params.o_strides = attention::strides_of(p.o, q_rows.batch, p.heads_q, q_rows.seq);
   params.heads_q = attention::divisor(p.heads_q);
   params.group = attention::divisor(p.heads_q / p.heads_kv);
@@ -289,7 +296,7 @@ Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue&
   };
   if constexpr (K::T::kMaySplit) {
     using T = typename K::T;
-    using Merge = MergeSplits<T::kHeadDim, T::kRowGroups, T::kKvSplits>;
+    using Merge = MergeSplits<T::kHeadDim, T::kRowGroups, T::kKvSplits, T::kBlockScales>;
     if (params.schedule.splits() > 0) {
       const dim3 merge_grid(static_cast<unsigned>(Merge::blocks(params.schedule)));
       return gpu::launch_after<Merge>(attention, merge_grid, params, queue);

@@ -80,9 +80,14 @@ struct Traits {
   /// Whether blocks may share a work tile (schedule.hpp).
   static constexpr bool kMaySplit = !kConfig.two_terms && !kConfig.ragged;
   static constexpr bool kRagged = kConfig.ragged;
+  static constexpr bool kBlockScales = kConfig.block_scales;
   /// Whether a lane keeps the scale of its rows in shared memory. At head_dim 256 there is no room,
   /// and no need.
   static constexpr bool kRecallsScale = kRagged && kHeadDim < 256;
+
+  /// Whether what follows from a thread's number is found again behind the loop over keys, which
+  /// has no register for it. (At head_dim 256 that makes ptxas spill.)
+  static constexpr bool kFindsThreadAgain = kRagged || (kBlockScales && kHeadDim == 128);
 
   static constexpr int kScoreRegisters = kTileN / 2;     ///< S, fp32
   static constexpr int kOutputRegisters = kHeadDim / 2;  ///< O, fp32
@@ -108,6 +113,9 @@ struct Traits {
   static_assert(kConfig.linear_exp2 == 0 || kConfig.mma_row_sums);  // l would have to add them up
   // Whether a row is the first or the second of a lane must change no bit of it.
   static_assert(!kRagged || (kConfig.linear_exp2 & 0x5555) == (kConfig.linear_exp2 >> 1 & 0x5555));
+  static_assert(!kBlockScales || (kTileN == kKeysOfBlock && kWarpgroupRows == kQueriesOfBlock));
+  static_assert(!kBlockScales || (kConfig.mma_row_sums && kKvSplits == 1 && !kRagged &&
+                                  kConfig.pipeline == Pipeline::kSerial));
   static_assert(!kConfig.ping_pong || (kKvSplits == 1 && kConfig.pipeline == Pipeline::kSerial));
 };
 
@@ -156,6 +164,23 @@ struct Held {
   float v_descale;
   std::uint16_t* o;  ///< the warp's first row; with Config::ragged the sequence's
 };
+
+/// With Config::block_scales: what the loader says of the KV tile at a place of a ring, before its
+/// keys are there. O is kept in units of the V descale of the tile that was added last.
+struct alignas(8) TileScales {
+  float key;    ///< K's descale, positive; NaN where there is none
+  float ratio;  ///< V's descale of the tile before over that of this one
+};
+template <class T, bool = T::kBlockScales>
+struct ScalesState {
+  /// An entry is read until its tile has been added: K of as many tiles as there are stages may
+  /// have been loaded since.
+  static constexpr int kSlots = 2 * T::kStages;
+  TileScales tiles[kSlots];
+  float row_scale[T::kConsumerWarps];  ///< of a warp's rows: OwnRows::row_scale()
+};
+template <class T>
+struct ScalesState<T, false> {};
 
 /// With Config::ragged.
 template <class T, bool = T::kRagged>
@@ -223,6 +248,7 @@ struct Shared {
   float zero;                  ///< 0
   gpu::MBarrier ping_pong[T::kConfig.ping_pong ? T::kRowGroups : 1][kWarpgroupWarps];
   RaggedState<T> ragged;
+  ScalesState<T> scales;
 
   /// With Transpose::kOnceByBlocks, where nothing lands. (One barrier more to initialise, and ptxas
   /// spills at head_dim 256.)

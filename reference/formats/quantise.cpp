@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <iterator>
 #include <span>
+#include <utility>
 
 #include "reference/formats/fp8.hpp"
 #include "reference/formats/parallel.hpp"
@@ -141,7 +142,8 @@ std::vector<double> means(const std::vector<double>& values, std::int64_t heads_
 }
 
 std::vector<float> quantised(const std::vector<float>& values, std::int64_t heads_total,
-                             int head_dim, bool rotated, bool smoothed, std::uint64_t seed) {
+                             int head_dim, bool rotated, bool smoothed, std::uint64_t seed,
+                             int block_rows) {
   std::vector<double> transformed(values.begin(), values.end());
   if (rotated) transformed = rotate(transformed, head_dim, seed);
   const auto per_head = static_cast<std::int64_t>(values.size()) / heads_total;
@@ -152,22 +154,33 @@ std::vector<float> quantised(const std::vector<float>& values, std::int64_t head
       transformed[i] -= mean[i / static_cast<std::size_t>(per_head) * dim + i % dim];
     }
   }
-  return dequantise(
-      quantise({transformed.begin(), transformed.end()}, heads_total, per_head, Dtype::kE4M3));
+  const std::int64_t per_descale = block_rows == 0 ? per_head : std::int64_t{block_rows} * head_dim;
+  assert(per_head % per_descale == 0);
+  return dequantise(quantise({transformed.begin(), transformed.end()},
+                             heads_total * (per_head / per_descale), per_descale, Dtype::kE4M3));
+}
+
+QuantisedTensor in_blocks(QuantisedTensor tensor, std::int64_t per_block) {
+  assert(tensor.per_block == 0);
+  const std::vector<float> of_heads = std::move(tensor.descales);
+  tensor.per_head = std::ssize(tensor.codes) / std::ssize(of_heads);
+  tensor.per_block = per_block;
+  tensor.descales.clear();
+  for (const float descale : of_heads) {
+    tensor.descales.insert(tensor.descales.end(), static_cast<std::size_t>(tensor.blocks()),
+                           descale);
+  }
+  return tensor;
 }
 
 std::vector<float> dequantise(const QuantisedTensor& tensor) {
   const auto& table = decode_table(tensor.dtype);
   std::vector<float> values(tensor.codes.size());
-  const std::size_t per_head =
-      tensor.descales.empty() ? 0 : tensor.codes.size() / tensor.descales.size();
-  for_each_part(std::ssize(values), per_head,
-                [&](std::size_t head, std::size_t first, std::size_t last) {
-                  const float descale = tensor.descales[head];
-                  for (std::size_t i = first; i < last; ++i) {
-                    values[i] = table[tensor.codes[i]] * descale;
-                  }
-                });
+  parallel_chunks(std::ssize(values), [&](std::int64_t first, std::int64_t last) {
+    for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i) {
+      values[i] = table[tensor.codes[i]] * tensor.descales[tensor.descale_of(i)];
+    }
+  });
   return values;
 }
 

@@ -1,5 +1,5 @@
-// Quantisation to FP8 with one scale per (batch, head): amax / the format's largest
-// number ("FP8 Formats for Deep Learning", arXiv 2209.05433, section 3).
+// Quantisation to FP8 with one scale per (batch, head), or per block of its rows: amax / the
+// format's largest number ("FP8 Formats for Deep Learning", arXiv 2209.05433, section 3).
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,34 @@
 
 namespace fp8_sdpa::reference {
 
-/// An FP8 tensor: value ~ codes[i] * descales[i / per_head].
+/// An FP8 tensor: value ~ codes[i] * descales[descale_of(i)].
 struct QuantisedTensor {
   Dtype dtype = Dtype::kE4M3;
   std::vector<std::uint8_t> codes;        ///< (batch, heads, seq, head_dim), contiguous
-  std::vector<float> descales;            ///< (batch, heads)
+  std::vector<float> descales;            ///< (batch, heads); of blocks (batch, heads, blocks)
   std::int64_t saturated_infinities = 0;  ///< infinities in the input, now the largest finite code
+  /// Elements of a block of rows that share a descale, the last of a head perhaps fewer, and of a
+  /// head; 0: a head shares one.
+  std::int64_t per_block = 0;
+  std::int64_t per_head = 0;
+
+  std::int64_t blocks() const {
+    return per_block == 0 ? 1 : (per_head + per_block - 1) / per_block;
+  }
+  std::size_t descale_of(std::size_t element) const {
+    if (per_block == 0) return element / (codes.size() / descales.size());
+    const auto head = element / static_cast<std::size_t>(per_head);
+    const auto in_head = element % static_cast<std::size_t>(per_head);
+    return head * static_cast<std::size_t>(blocks()) +
+           in_head / static_cast<std::size_t>(per_block);
+  }
+  /// An element's descale over that of its head's first block.
+  float in_units_of_first(std::size_t element) const {
+    if (per_block == 0) return 1.0F;
+    const std::size_t at = descale_of(element);
+    return descales[at] /
+           descales[at / static_cast<std::size_t>(blocks()) * static_cast<std::size_t>(blocks())];
+  }
 };
 
 /// Quantises `values`, (batch, heads, per_head) contiguous with heads_total = batch * heads.
@@ -41,9 +63,15 @@ std::vector<double> means(const std::vector<double>& values, std::int64_t heads_
                           int head_dim);
 
 /// What `values`, (heads_total, seq, head_dim) contiguous, are after the transformations that are
-/// asked for, to E4M3 with a descale a head and back: rotate() by `seed`, then less means().
+/// asked for, to E4M3 and back: rotate() by `seed`, then less means(). With a descale a head, or
+/// one for each `block_rows` rows, which divide seq.
 std::vector<float> quantised(const std::vector<float>& values, std::int64_t heads_total,
-                             int head_dim, bool rotated, bool smoothed, std::uint64_t seed = 0);
+                             int head_dim, bool rotated, bool smoothed, std::uint64_t seed = 0,
+                             int block_rows = 0);
+
+/// The same tensor with a descale for each block of `per_block` elements of its heads, which all
+/// have their head's.
+QuantisedTensor in_blocks(QuantisedTensor tensor, std::int64_t per_block);
 
 /// codes[i] * descale, in fp32.
 std::vector<float> dequantise(const QuantisedTensor& tensor);

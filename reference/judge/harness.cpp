@@ -142,7 +142,8 @@ void Harness::bind(const CaseData& data, const CheckOptions& options) {
   problem_.o = q_.view(o_->data(), options.output);
   problem_.lse = lse_ != nullptr ? static_cast<float*>(lse_->data()) : nullptr;
   problem_.lse_sum = options.lse_sum;
-  problem_.descales = {floats(3), floats(4), floats(5)};
+  problem_.descales = {floats(3), floats(4), floats(5),
+                       data.k.per_block > 0 ? Granularity::kBlock : Granularity::kHead};
   problem_.softmax_scale = data.softmax_scale;
   problem_.mask = data.shape.mask;
   if (options.edit) options.edit(problem_);

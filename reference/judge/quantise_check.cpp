@@ -195,8 +195,8 @@ Result<Quantised> run_quantiser(const QuantiserCase& request, const std::vector<
   const std::vector<std::uint8_t> memory = memory_of(request, values);
   const auto from = buffer(memory.size(), memory.data(), "from");
   const auto codes = buffer(out.elements(), nullptr, "codes");
-  const auto descales =
-      buffer(heads * sizeof(float), fixed ? request.static_descales.data() : nullptr, "descales");
+  const auto descales = buffer(heads * request.blocks() * sizeof(float),
+                               fixed ? request.static_descales.data() : nullptr, "descales");
   const auto mean = buffer(mean_size * sizeof(float), nullptr, "mean");
   const auto infinities = buffer(sizeof kCountBefore, &kCountBefore, "infinities");
   const std::vector<float> vectors = dot_vectors(request);
@@ -216,6 +216,7 @@ Result<Quantised> run_quantiser(const QuantiserCase& request, const std::vector<
   q.codes = out.view(codes->data(), request.to);
   q.descales = static_cast<float*>(descales->data());
   q.static_descales = fixed;
+  q.block_rows = request.block_rows;
   q.rotate = request.rotate;
   q.seed = request.seed;
   q.smooth = request.smooth;
@@ -233,7 +234,7 @@ Result<Quantised> run_quantiser(const QuantiserCase& request, const std::vector<
 
   Quantised outcome;
   std::vector<std::uint8_t> code_memory(out.elements());
-  outcome.descales.resize(heads);
+  outcome.descales.resize(heads * request.blocks());
   outcome.mean.resize(mean_size);
   outcome.dots.resize(rows);
   // One after the other: an initialiser list evaluates them in this order.
@@ -284,30 +285,40 @@ std::vector<GateResult> judge_quantised(const QuantiserCase& request,
     if (want.dots[row] == outcome.dots[row]) continue;  // infinities
     dots.differs(outcome.dots[row], want.dots[row], want.dot_slack[row], row);
   }
+  const std::size_t per_block =
+      request.block_rows == 0 ? per_head : static_cast<std::size_t>(request.block_rows) * dim;
   for (std::size_t head = 0; head < request.all_heads(); ++head) {
-    double amax = 0.0;
-    double slack = 0.0;
-    for (std::size_t i = head * per_head; i < (head + 1) * per_head; ++i) {
-      if (std::isfinite(want.values[i])) amax = std::max(amax, std::fabs(want.values[i]));
-      slack = std::max(slack, want.slack[i]);
-    }
-    const float descale = outcome.descales[head];
-    const double exact = amax / largest;
-    if (!request.static_descales.empty()) {
-      descales.differs(descale, request.static_descales[head], 0.0, head);
-    } else if (exact < kLeastDescale) {
-      // Or what rounding has left of a single row, less its mean.
-      const bool is_right = descale == 1.0F || std::fabs(descale) <= slack / largest;
-      descales.differs(is_right ? 1.0 : descale, 1.0, 0.0, head);
-    } else if (plain) {
-      descales.differs(descale, static_cast<float>(amax) / max_finite(request.to), 0.0, head);
-    } else {
-      descales.differs(descale, exact, slack / largest + 0x1p-23 * exact, head);
-    }
+    const auto of_head = want.slack.begin() + static_cast<std::ptrdiff_t>(head * per_head);
+    const double slack =
+        *std::max_element(of_head, of_head + static_cast<std::ptrdiff_t>(per_head));
     for (std::size_t c = 0; request.smooth && request.keeps_mean && c < dim; ++c) {
       means.differs(outcome.mean[head * dim + c], want.mean[head * dim + c], slack, head * dim + c);
     }
-    for (std::size_t i = head * per_head; i < (head + 1) * per_head; ++i) {
+  }
+  for (std::size_t nth = 0; nth < outcome.descales.size(); ++nth) {
+    const std::size_t head = nth / request.blocks();
+    const std::size_t begin = head * per_head + nth % request.blocks() * per_block;
+    const std::size_t end = std::min(begin + per_block, (head + 1) * per_head);
+    double amax = 0.0;
+    double slack = 0.0;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (std::isfinite(want.values[i])) amax = std::max(amax, std::fabs(want.values[i]));
+      slack = std::max(slack, want.slack[i]);
+    }
+    const float descale = outcome.descales[nth];
+    const double exact = amax / largest;
+    if (!request.static_descales.empty()) {
+      descales.differs(descale, request.static_descales[nth], 0.0, nth);
+    } else if (exact < kLeastDescale) {
+      // Or what rounding has left of a single row, less its mean.
+      const bool is_right = descale == 1.0F || std::fabs(descale) <= slack / largest;
+      descales.differs(is_right ? 1.0 : descale, 1.0, 0.0, nth);
+    } else if (plain) {
+      descales.differs(descale, static_cast<float>(amax) / max_finite(request.to), 0.0, nth);
+    } else {
+      descales.differs(descale, exact, slack / largest + 0x1p-23 * exact, nth);
+    }
+    for (std::size_t i = begin; i < end; ++i) {
       const auto value = [&](std::uint8_t code) { return decode_table(request.to)[code]; };
       const auto encode = [&](double x) {
         return encode_fp8(static_cast<float>(x) * (1.0F / descale), request.to);

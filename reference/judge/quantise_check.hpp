@@ -29,10 +29,14 @@ struct QuantiserCase {
   int dot_group = 0;    ///< heads that share a vector for `dots`; 0: none are asked for
   double offset = 0.0;  ///< of all values, for quantiser_values()
   std::vector<float> static_descales = {};
+  int block_rows = 0;  ///< rows that share a descale; 0: a head's
   std::uint64_t seed = 7;
 
   Extent extent(std::int64_t pad) const {
     return {batch, heads, seq, head_dim, sequence_major, pad};
+  }
+  std::size_t blocks() const {
+    return static_cast<std::size_t>(block_rows == 0 ? 1 : (seq + block_rows - 1) / block_rows);
   }
   std::size_t all_heads() const {
     return static_cast<std::size_t>(batch) * static_cast<std::size_t>(heads);

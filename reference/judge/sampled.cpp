@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <cmath>
 #include <cstddef>
 #include <string>
@@ -78,6 +79,7 @@ std::vector<RowRange> sample_rows_of(const Shape& shape, std::int64_t max_scores
 }
 
 Sample take_sample(const CaseData& whole, std::vector<RowRange> ranges) {
+  assert(whole.q.per_block == 0);
   CaseData part;
   part.shape = whole.shape;
   part.shape.seq_q = 0;

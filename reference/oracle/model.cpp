@@ -42,7 +42,6 @@
 
 namespace fp8_sdpa::reference {
 namespace {
-
 constexpr int kTile = 64;  ///< keys of one step
 constexpr std::int64_t kKeysOfTask = 512;
 constexpr std::int64_t kDecodedElements = std::int64_t{1} << 25;  ///< of K that are held at a time
@@ -157,9 +156,11 @@ void decode_keys(const QuantisedTensor& k, const QuantisedTensor& v, std::int64_
   for (std::size_t j = first; j < last; ++j) {
     double k_square = 0.0;
     double v_square = 0.0;
+    const float k_unit = k.in_units_of_first(base + j * dim);
+    const float v_unit = v.in_units_of_first(base + j * dim);
     for (std::size_t d = 0; d < dim; ++d) {
-      const float key = k_table[k.codes[base + j * dim + d]];
-      const float value = v_table[v.codes[base + j * dim + d]];
+      const float key = k_table[k.codes[base + j * dim + d]] * k_unit;
+      const float value = v_table[v.codes[base + j * dim + d]] * v_unit;
       const std::size_t column = (j / kTile * dim + d) * kTile + j % kTile;
       if (!out.k.empty()) out.k[column] = key;
       if (!out.k_rows.empty()) out.k_rows[j * dim + d] = key;
@@ -361,8 +362,7 @@ ModelRun run_model(const QuantisedTensor& q, const QuantisedTensor& k, const Qua
     const auto place = static_cast<std::size_t>(q_head * sizes.seq_q + row);
     std::vector<float> query(dim);
     for (std::size_t d = 0; d < dim; ++d) query[d] = table[q.codes[place * dim + d]];
-    const float factor =
-        q.descales[static_cast<std::size_t>(q_head)] * head.k_descale * softmax_scale;
+    const float factor = q.descales[q.descale_of(place * dim)] * head.k_descale * softmax_scale;
     const std::int64_t keys =
         keys_of_row.empty() ? visible_keys(sizes, row) : keys_of_row[static_cast<std::size_t>(row)];
     RowModel(head, sizes, options, factor).run(query.data(), keys, run, place);
@@ -379,8 +379,8 @@ ModelRun run_model(const QuantisedTensor& q, const QuantisedTensor& k, const Qua
     const std::int64_t count = std::min(at_once, kv_heads - first);
     for (std::int64_t i = 0; i < count; ++i) {
       Head& head = kept[static_cast<std::size_t>(i)];
-      head.k_descale = k.descales[static_cast<std::size_t>(first + i)];
-      head.v_descale = v.descales[static_cast<std::size_t>(first + i)];
+      head.k_descale = k.descales[static_cast<std::size_t>((first + i) * k.blocks())];
+      head.v_descale = v.descales[static_cast<std::size_t>((first + i) * v.blocks())];
     }
     parallel_for(count * decodes, [&](std::int64_t i) {
       const std::int64_t key = i % decodes * kKeysOfTask;

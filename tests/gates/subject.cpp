@@ -130,6 +130,14 @@ void vary_descales(CaseData& data) {
   }
 }
 
+void vary_block_descales(CaseData& data) {
+  const std::int64_t dim = data.shape.head_dim;
+  data.q = reference::in_blocks(std::move(data.q), kQueriesOfBlock * dim);
+  data.k = reference::in_blocks(std::move(data.k), kKeysOfBlock * dim);
+  data.v = reference::in_blocks(std::move(data.v), kKeysOfBlock * dim);
+  vary_descales(data);
+}
+
 Result<Launch> kept_launch(const Plan& plan, void* workspace) {
 #if FP8_SDPA_HAS_DEVICE
   if (plan.device().backend == Backend::kDevice) {

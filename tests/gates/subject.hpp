@@ -39,6 +39,9 @@ reference::CaseData codes_of(const reference::Shape& shape, std::uint64_t seed,
 /// Gives each (batch, head) descales of its own: 2^-2 to 2^2 apart, and no powers of two.
 void vary_descales(reference::CaseData& data);
 
+/// Gives each block of rows descales of its own, likewise: Granularity::kBlock.
+void vary_block_descales(reference::CaseData& data);
+
 /// A plan's launch, made once: on a GPU captured in a graph, which runs each time; on the host
 /// executor forward(). The plan's memory outlives it.
 using Launch = std::function<Status()>;

@@ -64,6 +64,16 @@ inline void vary_descales(reference::CaseData& data) {
   data.q.descales.back() *= -1.0F;
 }
 
+/// The same of each block of rows, positive.
+inline void vary_block_descales(reference::CaseData& data) {
+  const std::int64_t dim = data.shape.head_dim;
+  data.q = reference::in_blocks(std::move(data.q), kQueriesOfBlock * dim);
+  data.k = reference::in_blocks(std::move(data.k), kKeysOfBlock * dim);
+  data.v = reference::in_blocks(std::move(data.v), kKeysOfBlock * dim);
+  vary_descales(data);
+  data.q.descales.back() *= -1.0F;
+}
+
 /// Views that no contiguous tensor has, and values at the ends of what codes can hold; few rows on
 /// many keys.
 void add_edge_trials(std::vector<Trial>& trials);

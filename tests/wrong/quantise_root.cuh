@@ -25,8 +25,12 @@ struct quantise_float_d128 {
 
 template <class Tag>
 Status launch_plan(const QuantisePlan& plan, void* workspace) {
-  return launch_kernel<Tag::kFrom, Tag::kDim>(plan.quantisation(), plan.device(), workspace,
-                                              {nullptr, plan.device().executor.get()});
+  const Quantisation& q = plan.quantisation();
+  const gpu::Queue queue{nullptr, plan.device().executor.get()};
+  if (q.block_rows == 0) {
+    return launch_kernel<Tag::kFrom, Tag::kDim>(q, plan.device(), workspace, queue);
+  }
+  return launch_slabs_kernel<Tag::kFrom, Tag::kDim>({&q, 1}, static_cast<float*>(workspace), queue);
 }
 
 }  // namespace fp8_sdpa::quantiser

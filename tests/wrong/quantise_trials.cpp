@@ -48,7 +48,7 @@ struct QuantiserTrial {
 
 std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
   std::vector<QuantiserTrial> trials;
-  const auto add = [&](const char* name, const QuantiserCase& request) -> QuantiserTrial& {
+  const auto add = [&](const std::string& name, const QuantiserCase& request) -> QuantiserTrial& {
     QuantiserTrial trial{name, request};
     trial.request.from = kernel.from;
     trial.request.head_dim = kernel.head_dim;
@@ -123,6 +123,20 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
   rotated.dot_group = 2;
   rotated.smooth = true;  // which dots know nothing of
   add("dots_rotate_and_smooth", rotated);
+  for (const int block_rows : {kQueriesOfBlock, kKeysOfBlock}) {
+    const std::string name = "blocks_of_" + std::to_string(block_rows);
+    QuantiserCase blocks = plain;
+    blocks.block_rows = block_rows;
+    add(name + "_non_finite", blocks).non_finite = true;
+    blocks.seq = block_rows + 270;
+    blocks.heads = 4;
+    blocks.dot_group = 2;
+    blocks.rotate = blocks.smooth = true;
+    add(name, blocks);
+    blocks.heads = 1;
+    blocks.seq = 1100;
+    add(name + "_1100", blocks);
+  }
   add("non_finite", plain).non_finite = true;
   add("non_finite_rotate_and_smooth", all).non_finite = true;
 #endif

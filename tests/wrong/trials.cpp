@@ -87,6 +87,17 @@ void add_hopper_trials(std::vector<Trial>& trials) {
     trials.push_back(trial_of("eager_2x2x150x300" + suffix, shape, padded));
     trials.back().asynchrony = Asynchrony::kEager;
   }
+  CheckOptions of_blocks = budgets;
+  of_blocks.edit = [](Problem& problem) { problem.descales.granularity = Granularity::kBlock; };
+  for (const int head_dim : {64, 128, 256}) {
+    for (const Sizes& sizes : {Sizes{1, 2, 1, 200, 520}, Sizes{1, 3, 3, 40, 1100}}) {
+      Shape shape = shape_of("normal", sizes, sizes.seq_q == 40 ? Mask::kNone : Mask::kCausal);
+      shape.head_dim = head_dim;
+      trials.push_back(edited("scales_of_blocks_" + std::to_string(sizes.seq_q) + "x" +
+                                  std::to_string(sizes.seq_kv) + "_d" + std::to_string(head_dim),
+                              trial_of("", shape, of_blocks), vary_block_descales));
+    }
+  }
   // A head that one block alone transposes, behind one that others have: at this schedule a loader
   // comes to a tile between its two units.
   Shape behind = shape_of("normal", {1, 4, 4, 280, 470});

@@ -55,14 +55,36 @@ struct Tensor {
   bool operator==(const Tensor&) const = default;
 };
 
+/// What a descale is of. Blocks of rows follow one another from a head's first row; its last one
+/// may be shorter.
+enum class Granularity : std::uint8_t {
+  kHead,   ///< of a (batch, head)
+  kBlock,  ///< of kQueriesOfBlock rows of Q, of kKeysOfBlock rows of K or V
+};
+constexpr const char* name_of(Granularity granularity) {
+  return granularity == Granularity::kBlock ? "block" : "head";
+}
+inline constexpr int kQueriesOfBlock = 64;
+inline constexpr int kKeysOfBlock = 128;
+/// Descales of a head of `rows` rows.
+constexpr std::int64_t descales_of_head(Granularity granularity, std::int64_t rows,
+                                        int rows_of_block) {
+  return granularity == Granularity::kBlock ? (rows + rows_of_block - 1) / rows_of_block : 1;
+}
+
 /// Dequantisation scales, fp32, in the memory of the device that runs the kernel: x ~ code *
-/// descale. Read when the kernel runs, so a captured CUDA graph sees new values. Of any sign; with
-/// 0 every attended key weighs the same. |q * k * softmax_scale| must stay below 2^101: kernels
-/// bring raw scores, below 2^26, to units of log2(e) with it.
+/// descale. Read when the kernel runs, so a captured CUDA graph sees new values.
+///
+/// Of heads: of any sign; with 0 every attended key weighs the same. |q * k * softmax_scale| must
+/// stay below 2^101: kernels bring raw scores, below 2^26, to units of log2(e) with it.
+/// Of blocks: each is positive, and the product as above; those of V in one head are within a
+/// factor of 2^100 of each other. Rows that see a key of a block whose descale is not positive are
+/// NaN.
 struct Descales {
-  const float* q = nullptr;  ///< (batch, heads_q), contiguous
-  const float* k = nullptr;  ///< (batch, heads_kv), contiguous
-  const float* v = nullptr;  ///< (batch, heads_kv), contiguous
+  const float* q = nullptr;  ///< (batch, heads_q), contiguous; of blocks (batch, heads_q, blocks)
+  const float* k = nullptr;  ///< (batch, heads_kv), contiguous; of blocks (batch, heads_kv, blocks)
+  const float* v = nullptr;  ///< as k
+  Granularity granularity = Granularity::kHead;
 
   bool operator==(const Descales&) const = default;
 };

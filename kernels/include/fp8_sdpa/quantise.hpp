@@ -1,9 +1,9 @@
 // From bf16, half or float tensors to the FP8 codes and descales that a Problem takes, on the
-// device: amax / the format's largest number as the descale of each (batch, head), as in "FP8
-// Formats for Deep Learning", arXiv 2209.05433, section 3. Two options change what is quantised and
-// leave O as it is: rotation of Q and K (QuaRot, arXiv 2404.00456; FlashAttention-3, arXiv
-// 2407.08608, section 3.3, "incoherent processing"), and smoothing of K (SageAttention, arXiv
-// 2410.02367, section 4.2).
+// device: amax / the format's largest number as the descale of each (batch, head), or of each block
+// of its rows, as in "FP8 Formats for Deep Learning", arXiv 2209.05433, section 3. Two options
+// change what is quantised and leave O as it is: rotation of Q and K (QuaRot, arXiv 2404.00456;
+// FlashAttention-3, arXiv 2407.08608, section 3.3, "incoherent processing"), and smoothing of K
+// (SageAttention, arXiv 2410.02367, section 4.2).
 #pragma once
 
 #include <array>
@@ -33,6 +33,10 @@ struct Quantisation {
   /// The caller's descales are taken, each positive and at least 2^-100; what is larger than the
   /// largest code saturates.
   bool static_descales = false;
+  /// 0: as above. Else a descale for so many rows of a head, the last block perhaps shorter:
+  /// kQueriesOfBlock or kKeysOfBlock, which Descales::granularity kBlock takes. Descales are then
+  /// (batch, heads, blocks), and amax is the block's.
+  int block_rows = 0;
   /// x diag(r) H / sqrt(head_dim) is quantised in place of x, with H the Hadamard matrix in natural
   /// order and r of 1 and -1: bit i % 64 of splitmix64(seed + i / 64), set for -1. Q and K rotated
   /// by one seed have the scores of Q and K; outliers of a channel are spread over all of them.
@@ -80,7 +84,8 @@ Result<QuantisePlan> plan(const Quantisation& quantisation, const Device& device
 
 /// Launches the plan on `stream`: one kernel, which reads `from` from memory once (parts of it
 /// again from the L2 cache) and writes the codes. Its launch is cooperative: it begins when the
-/// device has room for all its blocks, and other kernels run beside it as far as they fit.
+/// device has room for all its blocks, and other kernels run beside it as far as they fit. With
+/// block_rows: an ordinary kernel, and with smooth one before it that adds up columns.
 /// `workspace` has workspace_bytes(), whatever is in them; launches that may run at the same time
 /// need one each. Errors, streams and graphs: as of forward(const Plan&, ...). The same bits come
 /// out whenever it runs.

@@ -1,5 +1,5 @@
-// Attention on bf16, half or float tensors in one call: quantise() to FP8, with rotation of Q and K
-// and smoothing of K, then forward(), on one stream.
+// Attention on bf16, half or float tensors in one call: quantise() to FP8, with a descale for each
+// block of rows, rotation of Q and K and smoothing of K, then forward(), on one stream.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,10 @@ struct UnquantisedProblem {
   /// Quantisation::smooth of K: what all keys have in common costs nothing. The LSE is that of K as
   /// it was.
   bool smooth = true;
+  /// kBlock: descales of blocks, which is exacter, where a variant serves them and that is
+  /// predicted to be as fast as descales of heads, or where PlanOptions::batch_invariant is set;
+  /// else, and with kHead, of heads.
+  Granularity granularity = Granularity::kBlock;
 };
 
 /// Such a problem bound to a device and a variant. Cheap to copy; holds pointers into the caller's
@@ -61,7 +65,8 @@ Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& de
 /// seed alone: as rebind() of plan.hpp.
 Status rebind(UnquantisedPlan& plan, const UnquantisedProblem& problem);
 
-/// Launches the plan on `stream`: K, Q and V are quantised, then attention runs, and with
+/// Launches the plan on `stream`: Q, K and V are quantised (with descales of blocks by one kernel,
+/// and one before it for the mean; of heads by one kernel each), then attention runs, and with
 /// smoothing, where an LSE is asked for, a kernel that puts q . mean back into it. `workspace` has
 /// workspace_bytes(), whatever is in them; launches that may run at the same time need one each.
 /// Errors, streams and graphs: as of forward(const Plan&, ...).

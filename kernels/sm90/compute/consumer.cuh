@@ -65,7 +65,11 @@ struct Consumer : OwnRows<T> {
         overlap(o);
       }
     }
-    R::recall_scale();
+    if constexpr (T::kBlockScales) {
+      rows.scale = 1.0F;  // as m is
+    } else {
+      R::recall_scale();
+    }
     // One that shares its keys with nobody has come past all of them.
     if constexpr (T::kKvSplits == 1) return position;
     return tiles_before + static_cast<unsigned>(work.tiles);
@@ -84,7 +88,7 @@ struct Consumer : OwnRows<T> {
                         : 0;
     const int common = key_limit<T>(p, work, first_row) - first_key;
     unmasked = common < 0 ? 0 : common / T::kTileN;
-    rows = Rows{};
+    rows = T::kBlockScales ? rows_of_scaled_max() : Rows{};
     set_scale(scale);
     position = tiles_before + R::kv_split;
     tile = work.last_tile - work.first_tile - R::kv_split;
@@ -144,23 +148,28 @@ struct Consumer : OwnRows<T> {
 #pragma unroll
       for (int h = 0; h < 2; ++h) top[h] = largest(s, h);
     }
-    grow_max(top, rows, rescale);
+    if constexpr (T::kBlockScales) {
+      grow_scaled_max(top, rows, rescale);
+    } else {
+      grow_max(top, rows, rescale);
+    }
     if constexpr (!kConfig.mma_row_sums) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) rows.sum[h] *= rescale[h];
     }
   }
+  GPU_FN float offset_of_row(int h) const { return weight_offset<T::kBlockScales>(rows, h); }
   /// Scores become weights in s. Pinned, and followed by a wait that ends a basic block: else the
   /// compiler mixes exponentials with what uses them, and each waits.
   GPU_FN void weigh(Scores& s) {
-    const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
+    const float offset[2] = {offset_of_row(0), offset_of_row(1)};
     exponentiate<0, T::kScoreRegisters, kLinearExp2>(s, rows.scale, offset);
     gpu::pin_registers(s);
   }
   /// Scores become operands of P V, in this warpgroup's turn. What uses the exponentials of the
   /// turn fills the gaps between those after it: a warp issues one every 8 clocks.
   GPU_FN void weigh_ping_pong(Scores& s, Weights& weights) {
-    float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
+    float offset[2] = {offset_of_row(0), offset_of_row(1)};
     wait_ping_pong();
     // A load that only the wait before it lets go holds the compiler to the order.
     const float zero = *static_cast<const volatile float*>(&sm.zero);
@@ -186,7 +195,7 @@ struct Consumer : OwnRows<T> {
     }
   }
   GPU_FN void take_weights(Scores& s, Weights& weights) {
-    const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
+    const float offset[2] = {offset_of_row(0), offset_of_row(1)};
     gpu::pin_registers(s);
     if constexpr (!kConfig.mma_row_sums) {
       WeightSums sums(rows);
@@ -200,17 +209,23 @@ struct Consumer : OwnRows<T> {
   GPU_FN void add(Fresh<kColumn>& fresh, const float (&rescale)[2], Outputs& o) {
     constexpr int kOwn = T::kPvColumns / 2;
     gpu::pin_registers(fresh);
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      float& x = o[kColumn / 2 + i];
-      x = gpu::fma(x, rescale[i / 2 % 2], fresh[i]);
-    }
     if constexpr (kFreshRegisters<T, kColumn> != kOwn) {
       // Column head_dim, of ones, is with the lanes of t = 0; what others add up is not used.
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         rows.sum[h] = gpu::fma(rows.sum[h], rescale[h], fresh[kOwn + 2 * h]);
       }
+    }
+    float of_output[2] = {rescale[0], rescale[1]};
+    if constexpr (T::kBlockScales) {
+      const float ratio = R::scales_of_tile().ratio;
+      of_output[0] *= ratio;
+      of_output[1] *= ratio;
+    }
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      float& x = o[kColumn / 2 + i];
+      x = gpu::fma(x, of_output[i / 2 % 2], fresh[i]);
     }
   }
   /// P V of the tile at `at`, waited for and added.
@@ -316,7 +331,7 @@ struct Consumer : OwnRows<T> {
     if constexpr (kConfig.ping_pong) {
       weigh_ping_pong(s, weights);
     } else {
-      const float offset[2] = {weight_offset(rows, 0), weight_offset(rows, 1)};
+      const float offset[2] = {offset_of_row(0), offset_of_row(1)};
       if constexpr (kConfig.mma_row_sums) {
         exponentiate<0, T::kScoreRegisters, kLinearExp2>(s, rows.scale, offset);
         pack<0, T::kScoreRegisters, kLinearExp2>(s, rows.scale, offset, weights);

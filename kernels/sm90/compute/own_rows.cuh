@@ -26,20 +26,37 @@ struct OwnRows : Rings<T> {
   GPU_FN float scale_of(const Work& work) const {
     if constexpr (T::kRagged) {
       return score_scale_of_row(p, work, first_row_of_lane(work));
+    } else if constexpr (T::kBlockScales) {
+      // Of the first block of keys: all have its sign.
+      return row_scale(work) * p.descale_k[first_descale_kv(p, work)];
     } else {
       return score_scale(p, work);
     }
   }
+  /// With Config::block_scales: the same but for K's descale. Its sign goes elsewhere, as in
+  /// attention::score_factor().
+  GPU_FN float row_scale(const Work& work) const {
+    return p.descale_q[descale_q_of(p, work, work.first_row + row_group * kWarpgroupRows)] *
+           p.softmax_scale_log2;
+  }
+  /// Of the tile at `position`.
+  GPU_FN const TileScales& scales_of_tile() const {
+    return sm.scales.tiles[R::position % ScalesState<T>::kSlots];
+  }
   GPU_FN void set_scale(float scale) {
-    rows.scale = attention::score_factor(scale);
+    if constexpr (!T::kBlockScales) rows.scale = attention::score_factor(scale);
     if constexpr (T::kRecallsScale) kept_scale() = rows.scale;
     bool negative = scale < 0.0F;
     if constexpr (T::kRagged) negative = gpu::any_lane(negative);
     if (negative) unmasked = kNegated;
   }
-  /// With Config::ragged a lane's scale is its own, and the loop over keys has no register for it.
+  /// With Config::ragged a lane's scale is its own, and the loop over keys has no register for it;
+  /// with Config::block_scales it is the tile's.
   GPU_FN void recall_scale() {
     if constexpr (T::kRecallsScale) rows.scale = kept_scale();
+    if constexpr (T::kBlockScales) {
+      rows.scale = gpu::fma(kept_row_scale(), scales_of_tile().key, attention::kNotZero);
+    }
   }
   /// The first of the lane's two rows; the other is 8 below.
   GPU_FN int first_row_of_lane(const Work& work) const {
@@ -79,7 +96,26 @@ struct OwnRows : Rings<T> {
     mask_scores(s, left);
   }
 
+  /// With Config::block_scales, row_scale() without its sign: in a register, or, where ptxas would
+  /// spill, in shared memory.
+  GPU_FN void keep_row_scale(float scale) {
+    if constexpr (kKeepsRowScale) {
+      own_row_scale = fabsf(scale);
+    } else if (gpu::lane_idx() == 0) {
+      sm.scales.row_scale[consumer_warp<T>()] = fabsf(scale);
+    }
+  }
+
  private:
+  static constexpr bool kKeepsRowScale = T::kHeadDim != 128;
+  float own_row_scale = 0.0F;
+  GPU_FN float kept_row_scale() const {
+    if constexpr (kKeepsRowScale) {
+      return own_row_scale;
+    } else {
+      return sm.scales.row_scale[consumer_warp<T>()];
+    }
+  }
   GPU_FN volatile float& kept_scale() const {
     return sm.ragged.scales[pinned(gpu::thread_idx()) - kWarpgroupThreads];
   }

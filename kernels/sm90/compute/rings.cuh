@@ -5,12 +5,11 @@
 
 namespace fp8_sdpa::sm90 {
 
-/// This warp, counted among the consumers'. With Config::ragged it is found anew: it would be kept
-/// through the loop over keys, which has no register for it.
+/// This warp, counted among the consumers'.
 template <class T>
 GPU_FN int consumer_warp() {
   const int warp = gpu::warp_idx();
-  return (T::kRagged ? pinned(warp) : warp) - kWarpgroupWarps;
+  return (T::kFindsThreadAgain ? pinned(warp) : warp) - kWarpgroupWarps;
 }
 /// With Config::ragged: the warp's work tile.
 template <class T>

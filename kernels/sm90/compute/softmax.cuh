@@ -28,12 +28,23 @@ inline constexpr float kLog2WeightScale = 8.0F;
 /// raw score: 448 * 448 * 256 < 2^26.
 inline constexpr float kNoMax = -0x1p26F;
 
+/// The same in units of log2(e): below every score there, of less than 2^127.
+inline constexpr float kNoScaledMax = -0x1p127F;
+
 /// What a lane remembers of its two rows.
 struct Rows {
   float max[2] = {kNoMax, kNoMax};  ///< m, a raw score; equal in the quad
   float sum[2] = {0.0F, 0.0F};      ///< l, the lane's share
   float scale = 0.0F;               ///< raw score -> units of log2(e)
 };
+/// The same with Config::block_scales, where a tile's raw scores have a scale of their own, which
+/// is Rows::scale while the tile is worked on: m is in units of log2(e).
+GPU_FN Rows rows_of_scaled_max() {
+  Rows rows;
+  rows.max[0] = rows.max[1] = kNoScaledMax;
+  rows.scale = 1.0F;
+  return rows;
+}
 
 /// -inf in the columns of a tile from `left[h]` on, counted from the lane's column 2t.
 template <int kRegisters>
@@ -86,8 +97,20 @@ GPU_FN void grow_max(const float (&top)[2], Rows& rows, float (&rescale)[2]) {
   }
 }
 
+/// The same of m in units of log2(e).
+GPU_FN void grow_scaled_max(const float (&top)[2], Rows& rows, float (&rescale)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float max = gpu::max_nan(rows.max[h], attention::max_over_quad(top[h]) * rows.scale);
+    rescale[h] = gpu::exp2_approx(rows.max[h] - max);
+    rows.max[h] = max;
+  }
+}
+
 /// What turns a row's raw scores into exponents of weights: score * scale + offset.
+template <bool kScaledMax = false>
 GPU_FN float weight_offset(const Rows& rows, int h) {
+  if constexpr (kScaledMax) return kLog2WeightScale - rows.max[h];
   return gpu::fma(-rows.max[h], rows.scale, kLog2WeightScale);
 }
 

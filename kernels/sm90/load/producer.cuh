@@ -23,6 +23,36 @@ GPU_FN void wait_for_queries(Shared<T>& sm, unsigned end, unsigned tiles_before)
   }
 }
 
+/// The descales of a work tile's KV tiles, last tile first; those of the next are on their way
+/// while K of a tile is waited for.
+struct ScalesOfWork {
+  std::int64_t first;  ///< of the head
+  float key, value;    ///< of the next tile
+  float value_before;  ///< of the tile before
+
+  GPU_FN ScalesOfWork(const Params& p, const Work& work) : first(first_descale_kv(p, work)) {
+    fetch(p, work.last_tile);
+    value_before = value;
+  }
+  GPU_FN TileScales next(const Params& p, int tile) {
+    if (p.kv_descales == 1) return {fabsf(key), 1.0F};
+    TileScales scales{is_usable(key) ? key : NAN, NAN};
+    // Who has added a tile whose descale is not usable has NaN already.
+    if (is_usable(value)) scales.ratio = is_usable(value_before) ? value_before / value : 1.0F;
+    value_before = value;
+    if (tile > 0) fetch(p, tile - 1);
+    return scales;
+  }
+
+ private:
+  GPU_FN static bool is_usable(float descale) { return descale > 0.0F && descale < INFINITY; }
+  GPU_FN void fetch(const Params& p, int tile) {
+    const std::int64_t at = first + (p.kv_descales == 1 ? 0 : tile);
+    key = p.descale_k[at];
+    value = p.descale_v[at];
+  }
+};
+
 /// The thread that issues all loads, in the order in which consumers want them.
 template <class T>
 struct Loader {
@@ -47,6 +77,7 @@ struct Loader {
     load_queries(work);
     const MapPlace k_at = place(p.k_steps, work.kv_head, work.batch);
     const MapPlace v_at = place(p.v_steps, work.kv_head, work.batch);
+    [[maybe_unused]] ScalesOfWork scales(p, work);
     for (int tile = work.last_tile; tile >= work.first_tile; --tile, ++tiles_before) {
       const int slot = slot_of<T::kStages>(tiles_before);
       // V first: it is transposed while K is on its way.
@@ -54,6 +85,9 @@ struct Loader {
         if (!p.v_transposed) load_values(tile, v_at);
       }
       gpu::mbarrier_wait(sm.key_empty[slot], empty_parity<T::kStages>(tiles_before));
+      if constexpr (T::kBlockScales) {
+        sm.scales.tiles[tiles_before % ScalesState<T>::kSlots] = scales.next(p, tile);
+      }
       gpu::mbarrier_arrive_expect_tx(sm.key_full[slot], sizeof(sm.keys[0]));
       load_rows(sm.keys[slot], p.k, sm.key_full[slot], tile * T::kTileN, k_at);
       if constexpr (T::kVInWorkspace) {

@@ -41,6 +41,10 @@ struct Epilogue {
     }
     if constexpr (T::kMaySplit) {
       if (is_cut(p, range)) {
+        if constexpr (T::kBlockScales) {
+#pragma unroll
+          for (float& x : share) x *= held.v_descale;
+        }
         leave_split(range, rows, share);
         return;
       }

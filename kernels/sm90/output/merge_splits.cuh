@@ -34,8 +34,9 @@ GPU_FN WarpSplitOf<T>& warp_split(const Params& p, int split, int warp) {
   return static_cast<WarpSplitOf<T>*>(p.splits)[std::int64_t{split} * T::kConsumerWarps + warp];
 }
 
-/// One for all kernels of a head dim with so many row groups and KV splits.
-template <int kDim, int kGroups, int kSplits>
+/// One for all kernels of a head dim with so many row groups and KV splits. With kScaled, m is in
+/// units of log2(e), and O has been multiplied by V's descale (Config::block_scales).
+template <int kDim, int kGroups, int kSplits, bool kScaled>
 struct MergeSplits {
   struct T {
     static constexpr int kHeadDim = kDim;
@@ -76,8 +77,8 @@ struct MergeSplits {
     const int warp_row = work.first_row + row_of_warp<T>(warp);
     if (first == end || warp_row >= p.seq_q) return;
 
-    Rows rows;
-    rows.scale = attention::score_factor(score_scale(p, work));
+    Rows rows = kScaled ? rows_of_scaled_max() : Rows{};
+    if constexpr (!kScaled) rows.scale = attention::score_factor(score_scale(p, work));
     const int lane = gpu::lane_idx();
     float o[4 * kUnits] = {};
 #pragma unroll 4
@@ -106,7 +107,7 @@ struct MergeSplits {
 
     const int kv_split = warp / (T::kRowGroups * kWarpgroupWarps);
     const int column = 8 * (kv_split * Split::kUnits + part * kUnits);
-    const float v_descale = p.descale_v[work.batch * p.heads_kv + work.kv_head];
+    const float v_descale = kScaled ? 1.0F : p.descale_v[work.batch * p.heads_kv + work.kv_head];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = warp_row + lane / 4 + 8 * h;

@@ -81,6 +81,9 @@ struct Params {
   std::uint64_t all_units;
   Schedule schedule;
   RaggedParams ragged;
+  /// With Config::block_scales: descales of a head of Q, and of K and of V; one, of all its rows,
+  /// or one a block.
+  int q_descales, kv_descales;
 };
 
 /// What a block does at one step: KV tiles [first_tile, end_tile) of a work tile.

@@ -76,7 +76,7 @@ GPU_FN int row_of_warp(int warp) {
 /// number: the compiler would keep the lane's through the loop over keys, and spill.
 template <class T>
 GPU_FN int first_row_of_thread(int first_row) {
-  const int thread = T::kRagged ? pinned(gpu::thread_idx()) : gpu::thread_idx();
+  const int thread = T::kFindsThreadAgain ? pinned(gpu::thread_idx()) : gpu::thread_idx();
   return first_row + row_of_warp<T>(thread / gpu::kWarpSize - kWarpgroupWarps) + thread / 4 % 8;
 }
 
@@ -151,6 +151,18 @@ GPU_FN int end_of_rows(const Params& p, const Work& work) {
 GPU_FN float score_scale(const Params& p, const Work& work) {
   return p.descale_q[work.batch * p.heads_q.value + work.head] *
          p.descale_k[work.batch * p.heads_kv + work.kv_head] * p.softmax_scale_log2;
+}
+
+/// With Config::block_scales: where the descale of a row of Q is, and those of a head of K or V.
+/// Rows past the last have that of the last.
+GPU_FN std::int64_t descale_q_of(const Params& p, const Work& work, int row) {
+  const int block = row / kQueriesOfBlock;
+  const int last = p.q_descales - 1;
+  return std::int64_t{work.batch * p.heads_q.value + work.head} * p.q_descales +
+         (block < last ? block : last);
+}
+GPU_FN std::int64_t first_descale_kv(const Params& p, const Work& work) {
+  return std::int64_t{work.batch * p.heads_kv + work.kv_head} * p.kv_descales;
 }
 
 /// A block's work at a step, from step 0 on.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "gpu/executor_options.hpp"
@@ -81,22 +82,57 @@ TEST_P(Quantiser, GivesTheReferencesCodes) {
   }
 }
 
+// Blocks of rows, whole and in part, of a slab and of half a slab.
+TEST_P(Quantiser, GivesEachBlockItsDescale) {
+  if (!ready_) return;
+  int turn = 0;
+  for (const int head_dim : {64, 128, 256}) {
+    for (const std::int64_t seq : {1, 64, 130, 257, 1100}) {
+      for (const Dtype from : {Dtype::kBFloat16, Dtype::kHalf, Dtype::kFloat}) {
+        QuantiserCase request{.seq = seq, .head_dim = head_dim, .from = from};
+        request.heads = head_dim == 64 ? 3 : 1;
+        request.block_rows = turn++ % 2 != 0 ? kQueriesOfBlock : kKeysOfBlock;
+        request.to = turn % 7 == 0 ? Dtype::kE5M2 : Dtype::kE4M3;
+        request.rotate = turn % 3 != 0;
+        request.smooth = turn % 4 != 0;
+        request.sequence_major = turn % 5 == 0;
+        request.counts = turn % 6 != 0;
+        request.keeps_mean = turn % 7 != 0;
+        request.seed = static_cast<std::uint64_t>(turn);
+        if (turn % 4 == 1) request.dot_group = request.heads;
+        if (turn % 9 == 0) {
+          for (std::size_t i = 0; i < request.all_heads() * request.blocks(); ++i) {
+            request.static_descales.push_back(0.01F * static_cast<float>(1 + i % 5));
+          }
+        }
+        expect_right_run(request, quantiser_values(request));
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
 // The largest value of a head is found wherever it is: every lane and warp has one somewhere.
 TEST_P(Quantiser, FindsTheLargestValueEverywhere) {
   if (!ready_) return;
   for (const Dtype from : {Dtype::kBFloat16, Dtype::kFloat}) {
     QuantiserCase request{.batch = 8, .heads = 32, .seq = 140, .head_dim = 64, .from = from};
-    expect_right_run(request, quantiser_values(request));
-    if (HasFailure()) return;
+    for (const int block_rows : {0, kQueriesOfBlock, kKeysOfBlock}) {
+      request.block_rows = block_rows;
+      expect_right_run(request, quantiser_values(request));
+      if (HasFailure()) return;
+    }
   }
 }
 
 TEST_P(Quantiser, KeepsNanAndCountsInfinities) {
   if (!ready_) return;
   for (const Dtype from : {Dtype::kBFloat16, Dtype::kHalf, Dtype::kFloat}) {
-    for (const bool transforms : {false, true}) {
+    for (const auto& [transforms, block_rows] :
+         {std::pair{false, 0}, {true, 0}, {false, kKeysOfBlock}, {true, kQueriesOfBlock}}) {
       QuantiserCase request{.seq = 200, .head_dim = 128, .from = from};
       request.rotate = request.smooth = transforms;
+      request.block_rows = block_rows;
       std::vector<float> values = quantiser_values(request);
       const std::size_t per_head = values.size() / request.all_heads();
       // NaN of the least payload, which cutting off bits would make an infinity.
@@ -145,11 +181,13 @@ TEST_P(Quantiser, RotatesARowOfOneElementExactly) {
 // Rows past the end are 0, and less the mean they would be the largest.
 TEST_P(Quantiser, SmoothsWhatIsFarFromZero) {
   if (!ready_) return;
-  for (const bool rotate : {false, true}) {
+  for (const auto& [rotate, block_rows] :
+       {std::pair{false, 0}, {true, 0}, {false, kKeysOfBlock}, {true, kQueriesOfBlock}}) {
     QuantiserCase request{.seq = 77, .head_dim = 128};
     request.offset = 100.0;
     request.smooth = true;
     request.rotate = rotate;
+    request.block_rows = block_rows;
     expect_right_run(request, quantiser_values(request));
   }
 }
@@ -161,7 +199,10 @@ TEST_P(Quantiser, ReadsOneHeadForAll) {
   std::vector<float> values = quantiser_values(request);
   const std::size_t per_head = values.size() / request.all_heads();
   for (std::size_t i = per_head; i < values.size(); ++i) values[i] = values[i - per_head];
-  expect_right_run(request, values);
+  for (const int block_rows : {0, kKeysOfBlock}) {
+    request.block_rows = block_rows;
+    expect_right_run(request, values);
+  }
 }
 
 // Scales that float can hardly hold, and none that loses bits.

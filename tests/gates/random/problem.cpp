@@ -121,7 +121,10 @@ std::string RandomProblem::describe() const {
          (!options.lse                        ? ""
           : options.lse_sum == LseSum::kExact ? " lse of exact sums"
                                               : " lse") +
-         (vary_descales ? " scales" : "") + " scale " + text(softmax_scale);
+         (block_descales  ? " scales of blocks"
+          : vary_descales ? " scales"
+                          : "") +
+         " scale " + text(softmax_scale);
 }
 
 RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Device& device,
@@ -176,6 +179,7 @@ RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Devi
     }
     if (declines(problem.dtype)) problem.dtype = Dtype::kE4M3;
   }
+  problem.block_descales = problem.variant->impl->serves_blocks && !dice.one_in(5);
   if (serves_caches(kernel) && !dice.one_in(5)) problem.cache = draw_cache(dice, problem);
   return problem;
 }
@@ -183,7 +187,11 @@ RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Devi
 std::shared_ptr<const reference::CaseData> data_of(const RandomProblem& problem) {
   reference::CaseData data = codes_of(problem.shape, problem.input_seed, problem.dtype);
   data.softmax_scale = problem.softmax_scale;
-  if (problem.vary_descales) vary_descales(data);
+  if (problem.block_descales) {
+    vary_block_descales(data);
+  } else if (problem.vary_descales) {
+    vary_descales(data);
+  }
   return reference::from_codes(std::move(data));
 }
 

@@ -24,6 +24,7 @@ struct RandomProblem {
   ExecutorOptions executor;
   float softmax_scale = 0.0F;
   bool vary_descales = false;
+  bool block_descales = false;  ///< varied too
   std::uint64_t input_seed = 0;
   /// How a ragged batch lies in memory; none: whole tensors, as `options` say.
   std::optional<CacheLayout> cache;

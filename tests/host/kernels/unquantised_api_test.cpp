@@ -112,10 +112,15 @@ TEST(Unquantised, WantsAWorkspace) {
 TEST(Unquantised, HasRoomForEveryStep) {
   const auto aligned = [](std::size_t bytes) { return (bytes + 255) / 256 * 256; };
   for (const auto& [seq_q, seq_kv] : {std::pair{150, 20000}, {20000, 150}}) {
-    for (const bool smooth : {false, true}) {
+    for (const auto& [smooth, granularity] : {std::pair{false, Granularity::kHead},
+                                              {true, Granularity::kHead},
+                                              {false, Granularity::kBlock},
+                                              {true, Granularity::kBlock}}) {
+      const bool blocks = granularity == Granularity::kBlock;
       UnquantisedProblem problem = good();
       Problem& p = problem.attention;
       problem.smooth = smooth;
+      problem.granularity = granularity;
       p.seq_q = seq_q;
       p.seq_kv = seq_kv;
       for (const auto& [tensor, seq] :
@@ -127,6 +132,7 @@ TEST(Unquantised, HasRoomForEveryStep) {
       p.lse = reinterpret_cast<float*>(std::uintptr_t{1} << 51);
       const auto made = plan(problem, host_executor());
       ASSERT_TRUE(made.ok()) << made.status().message();
+      EXPECT_EQ(made->attention().problem().descales.granularity, granularity);
       std::size_t most = made->attention().workspace_bytes();
       std::size_t tensors = 0;
       for (const auto& [tensor, seq, is_k] :
@@ -138,18 +144,20 @@ TEST(Unquantised, HasRoomForEveryStep) {
         q.from = q.codes = *tensor;
         q.codes.dtype = Dtype::kE4M3;
         q.codes.data = reinterpret_cast<void*>(std::uintptr_t{1} << 52);
-        float some[4];
-        q.descales = some;
+        q.descales = reinterpret_cast<float*>(std::uintptr_t{1} << 54);
+        if (blocks) q.block_rows = tensor == &p.q ? kQueriesOfBlock : kKeysOfBlock;
+        const int rows = blocks ? q.block_rows : seq;
+        const auto descales = static_cast<std::size_t>(4 * ((seq + rows - 1) / rows));
         q.smooth = is_k && smooth;
         if (q.smooth) q.mean = reinterpret_cast<float*>(std::uintptr_t{1} << 53);
         const auto step = plan(q, host_executor());
         ASSERT_TRUE(step.ok()) << step.status().message();
         most = std::max(most, step->workspace_bytes());
-        tensors +=
-            aligned(std::size_t{4} * static_cast<std::size_t>(seq) * 64) + aligned(sizeof some);
+        tensors += aligned(std::size_t{4} * static_cast<std::size_t>(seq) * 64) +
+                   aligned(descales * sizeof(float));
       }
       if (smooth) {
-        tensors += aligned(4 * 64 * sizeof(float));
+        if (!blocks) tensors += aligned(4 * 64 * sizeof(float));
         tensors += aligned(std::size_t{4} * static_cast<std::size_t>(seq_q) * sizeof(float));
       }
       EXPECT_EQ(made->workspace_bytes(), tensors + most) << seq_q << " x " << seq_kv;
