@@ -259,7 +259,7 @@ struct Kernel {
       }
       ++done.work_tiles;
     }
-    if (gpu::lane_idx() == 0) sm.held[consumer_warp<T>()].v_descale = v_descale;
+    if (lane_of_thread<T>() == 0) sm.held[consumer_warp<T>()].v_descale = v_descale;
     if constexpr (T::kBlockScales) consumer.keep_row_scale(consumer.row_scale(work));
     gpu::sync_warp();
     done.tiles = consumer.run(work, scale, done.tiles, o);

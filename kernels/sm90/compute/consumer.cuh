@@ -218,7 +218,7 @@ struct Consumer : OwnRows<T> {
     }
     float of_output[2] = {rescale[0], rescale[1]};
     if constexpr (T::kBlockScales) {
-      const float ratio = R::scales_of_tile().ratio;
+      const float ratio = R::value_ratio();
       of_output[0] *= ratio;
       of_output[1] *= ratio;
     }

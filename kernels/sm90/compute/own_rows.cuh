@@ -39,10 +39,10 @@ struct OwnRows : Rings<T> {
     return p.descale_q[descale_q_of(p, work, work.first_row + row_group * kWarpgroupRows)] *
            p.softmax_scale_log2;
   }
-  /// Of the tile at `position`.
-  GPU_FN const TileScales& scales_of_tile() const {
-    return sm.scales.tiles[R::position % ScalesState<T>::kSlots];
-  }
+  /// TileScales::key and ratio of the tile at `position`. Read by the lane that releases keys,
+  /// which is what lets the loader write them anew: an order that racecheck can follow.
+  GPU_FN float key_scale() const { return from_lane_0(&TileScales::key); }
+  GPU_FN float value_ratio() const { return from_lane_0(&TileScales::ratio); }
   GPU_FN void set_scale(float scale) {
     if constexpr (!T::kBlockScales) rows.scale = attention::score_factor(scale);
     if constexpr (T::kRecallsScale) kept_scale() = rows.scale;
@@ -55,14 +55,14 @@ struct OwnRows : Rings<T> {
   GPU_FN void recall_scale() {
     if constexpr (T::kRecallsScale) rows.scale = kept_scale();
     if constexpr (T::kBlockScales) {
-      rows.scale = gpu::fma(kept_row_scale(), scales_of_tile().key, attention::kNotZero);
+      rows.scale = gpu::fma(kept_row_scale(), key_scale(), attention::kNotZero);
     }
   }
   /// The first of the lane's two rows; the other is 8 below.
   GPU_FN int first_row_of_lane(const Work& work) const {
     if constexpr (T::kRagged) return first_row_of_thread<T>(work.first_row);
     return work.first_row + row_group * kWarpgroupRows + gpu::warp_idx() % kWarpgroupWarps * 16 +
-           gpu::lane_idx() / 4;
+           lane_of_thread<T>() / 4;
   }
   /// The work tile, found again, which few tiles need: the loop has no register to spare for it.
   GPU_FN Work work_again() const {
@@ -76,7 +76,7 @@ struct OwnRows : Rings<T> {
   GPU_FN void find_keys_left(int at_tile, int (&left)[2]) const {
     const Work work = work_again();
     const int row = first_row_of_lane(work);
-    const int first_key = (work.first_tile + at_tile) * T::kTileN + gpu::lane_idx() % 4 * 2;
+    const int first_key = (work.first_tile + at_tile) * T::kTileN + lane_of_thread<T>() % 4 * 2;
 #pragma unroll
     for (int h = 0; h < 2; ++h) left[h] = key_limit<T>(p, work, row + 8 * h) - first_key;
   }
@@ -107,6 +107,11 @@ struct OwnRows : Rings<T> {
   }
 
  private:
+  GPU_FN float from_lane_0(float TileScales::*which) const {
+    const TileScales& scales = sm.scales.tiles[R::position % ScalesState<T>::kSlots];
+    if constexpr (T::kHeadDim > 128) return scales.*which;  // ptxas would spill
+    return gpu::shfl(gpu::lane_idx() == 0 ? scales.*which : 0.0F, 0);
+  }
   static constexpr bool kKeepsRowScale = T::kHeadDim != 128;
   float own_row_scale = 0.0F;
   GPU_FN float kept_row_scale() const {

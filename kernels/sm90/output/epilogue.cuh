@@ -23,7 +23,7 @@ struct Epilogue {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if constexpr (T::kConfig.mma_row_sums) {
-        rows.sum[h] = gpu::shfl(rows.sum[h], gpu::lane_idx() / 4 * 4);
+        rows.sum[h] = gpu::shfl(rows.sum[h], lane_of_thread<T>() / 4 * 4);
       } else {
         rows.sum[h] = attention::sum_over_quad(rows.sum[h]);
       }
@@ -126,7 +126,8 @@ struct Epilogue {
   GPU_FN void leave_split(const TileRange& range, const Rows& rows,
                           const float (&share)[kShare]) const {
     const int warp = pinned(gpu::thread_idx() / gpu::kWarpSize - kWarpgroupWarps);
-    const int lane = pinned(gpu::thread_idx() % gpu::kWarpSize);
+    const int lane =
+        T::kBlockScales ? lane_of_thread<T>() : pinned(gpu::thread_idx() % gpu::kWarpSize);
     const int split = p.schedule.first_split[range.tail_work_tile] + range.split;
     WarpSplitOf<T>& own = warp_split<T>(p, split, warp);
 #pragma unroll
@@ -174,14 +175,13 @@ struct Epilogue {
       const int row = first_row_of_thread<T>(held.first_row) + 8 * h;
       return query_of_row(p, row) * p.o_strides.seq + head_of_row(p, row) * p.o_strides.head;
     } else {
-      return (gpu::lane_idx() / 4 + 8 * h) * p.o_strides.seq;
+      return (lane_of_thread<T>() / 4 + 8 * h) * p.o_strides.seq;
     }
   }
   template <Dtype kOutput>
   GPU_FN void store(const Held& held, const Rows& rows, const float (&share)[kShare]) const {
     constexpr int kWords = T::kHeadDim > 64 && kShare % 16 == 0 ? 4 : 2;
-    const int lane = gpu::lane_idx();
-    const int t = lane % 4;
+    const int t = lane_of_thread<T>() % 4;
     const int column = own_split() * kShare * 2 + first_column<kWords>(t);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {

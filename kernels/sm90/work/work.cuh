@@ -65,6 +65,13 @@ GPU_FN int pinned(int x) {
   return static_cast<int>(copy[0]);
 }
 
+/// The lane: found again, as above, where the loop over keys has no register for it.
+template <class T>
+GPU_FN int lane_of_thread() {
+  constexpr bool kAgain = T::kBlockScales && T::kFindsThreadAgain;
+  return kAgain ? pinned(gpu::thread_idx()) % gpu::kWarpSize : gpu::lane_idx();
+}
+
 /// The first of the 16 rows of a warp, counted among the consumers', in its tile of rows.
 template <class T>
 GPU_FN int row_of_warp(int warp) {
