@@ -108,9 +108,10 @@ struct OwnRows : Rings<T> {
 
  private:
   GPU_FN float from_lane_0(float TileScales::*which) const {
-    const TileScales& scales = sm.scales.tiles[R::position % ScalesState<T>::kSlots];
-    if constexpr (T::kHeadDim > 128) return scales.*which;  // ptxas would spill
-    return gpu::shfl(gpu::lane_idx() == 0 ? scales.*which : 0.0F, 0);
+    const float& own = sm.scales.tiles[R::position % ScalesState<T>::kSlots].*which;
+    // Other lanes read something else: ptxas spills where they read nothing.
+    const float& read = gpu::lane_idx() == 0 ? own : sm.zero;
+    return gpu::shfl(read, 0);
   }
   static constexpr bool kKeepsRowScale = T::kHeadDim != 128;
   float own_row_scale = 0.0F;
