@@ -40,12 +40,25 @@ TEST(HeadJudge, MeasuresRowsOfSixteenHeads) {
       EXPECT_NEAR(judge.rmse(wrong), 16.0 / std::sqrt(16 * 128 * 64), 2e-3) << at;
     }
     // What is lost in quantisation: some of it by outliers, which a rotation spreads.
+    const auto lost = [&](bool rotate, bool smooth) {
+      return judge.rmse_of_exact(rotate, smooth, Granularity::kHead);
+    };
     if (mask == Mask::kNone) {
-      EXPECT_LT(judge.rmse_of_exact(true, false), judge.rmse_of_exact(false, false));
+      EXPECT_LT(lost(true, false), lost(false, false));
     }
-    EXPECT_NEAR(judge.rmse_of_exact(false, true), judge.rmse_of_exact(false, false),
-                0.2 * judge.rmse_of_exact(false, false));
+    EXPECT_NEAR(lost(false, true), lost(false, false), 0.2 * lost(false, false));
   }
+}
+
+// An outlier costs its block, and no other.
+TEST(HeadJudge, KnowsDescalesOfBlocks) {
+  reference::Shape shape = reference::shape_of("made", {1, 4, 4, 512, 512, 64, Mask::kNone});
+  shape.inputs.family = "outliers";
+  const auto values = reference::draw_inputs(shape, 5);
+  ASSERT_TRUE(values.ok());
+  const HeadJudge judge(shape, *values, 7);
+  EXPECT_LT(judge.rmse_of_exact(false, false, Granularity::kBlock),
+            0.95 * judge.rmse_of_exact(false, false, Granularity::kHead));
 }
 
 TEST(UnquantisedShapes, AreOfEachHeadDimMaskAndLength) {
