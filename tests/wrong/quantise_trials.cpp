@@ -134,6 +134,7 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
     blocks.rotate = blocks.smooth = true;
     add(name, blocks);
     blocks.heads = 1;
+    blocks.dot_group = 1;
     blocks.seq = 1100;
     add(name + "_1100", blocks);
   }

@@ -1,5 +1,5 @@
-// Attention on bf16, half or float tensors in one call: quantise() to FP8, with a descale for each
-// block of rows, rotation of Q and K and smoothing of K, then forward(), on one stream.
+// Attention on bf16, half or float tensors in one call: quantise() to FP8, with rotation of Q and K
+// and smoothing of K, then forward(), on one stream.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ struct UnquantisedProblem {
   /// kBlock: descales of blocks, which is exacter, where a variant serves them and that is
   /// predicted to be as fast as descales of heads, or where PlanOptions::batch_invariant is set;
   /// else, and with kHead, of heads.
-  Granularity granularity = Granularity::kBlock;
+  Granularity granularity = Granularity::kHead;
 };
 
 /// Such a problem bound to a device and a variant. Cheap to copy; holds pointers into the caller's

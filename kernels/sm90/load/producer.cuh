@@ -5,6 +5,8 @@
 // copied.
 #pragma once
 
+#include <type_traits>
+
 #include "sm90/load/loads.cuh"
 #include "sm90/load/transpose_values.cuh"
 
@@ -77,7 +79,10 @@ struct Loader {
     load_queries(work);
     const MapPlace k_at = place(p.k_steps, work.kv_head, work.batch);
     const MapPlace v_at = place(p.v_steps, work.kv_head, work.batch);
-    [[maybe_unused]] ScalesOfWork scales(p, work);
+    struct None {
+      GPU_FN None(const Params& /*unused*/, const Work& /*unused*/) {}
+    };
+    [[maybe_unused]] std::conditional_t<T::kBlockScales, ScalesOfWork, None> scales(p, work);
     for (int tile = work.last_tile; tile >= work.first_tile; --tile, ++tiles_before) {
       const int slot = slot_of<T::kStages>(tiles_before);
       // V first: it is transposed while K is on its way.

@@ -125,10 +125,9 @@ def attention(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """softmax(scale * q k^T + mask) v, computed in FP8 from tensors that are not.
 
-    Q, K and V are quantised to E4M3, with one scale per (batch, head) or, where a kernel takes them and
-    that is faster, per 64 rows of q and 128 of k and v. Then attention runs, all on the current stream.
-    Nothing synchronises; CUDA graphs can capture it. CPU tensors run on the host executor: the same
-    kernels, slow.
+    Q, K and V are quantised to E4M3 with one scale per (batch, head), then attention runs, all on the
+    current stream. Nothing synchronises; CUDA graphs can capture it. CPU tensors run on the host
+    executor: the same kernels, slow.
 
     Args:
         q: (batch, heads_q, seq_q, head_dim), bfloat16, float16 or float32, by strides.
@@ -144,8 +143,8 @@ def attention(
         return_lse: also the natural log of the sum of exp(scores), with which partial results merge.
         exact_lse: of weights before they are rounded to FP8; slower.
         batch_invariant: on sm_90 (and on CPU tensors), a row's bits depend on its query, its keys, its
-            number modulo 16, those it shares scales with and whether seq_kv is above 128 alone, not on the
-            batch; slower for short or few sequences.
+            number modulo 16 and whether seq_kv is above 128 alone, not on the batch or on other rows;
+            slower for short or few sequences.
 
     Returns:
         out, as q is shaped and laid out, float16 for a float16 q and bfloat16 otherwise; with
@@ -255,10 +254,6 @@ def quantise(
     return Quantised(codes, made, mean if smooth else None, infinities)
 
 
-def _scaled(explained: str) -> str:
-    return "64 queries or 128 keys" if explained.startswith("sm90_block_scales") else "(batch, head)"
-
-
 def explain(
     q: Tensor,
     k: Tensor,
@@ -291,7 +286,7 @@ def explain(
     head_dim = q.shape[3]
     lines = [text]
     if q.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
-        lines.append(f"before it: Q, K and V are quantised to E4M3, a scale per {_scaled(text)}")
+        lines.append("before it: Q, K and V are quantised to E4M3, a scale per (batch, head)")
     if _served(head_dim) != head_dim:
         lines.append(f"head_dim {head_dim} is padded with zeros to {_served(head_dim)}")
     return "\n".join(lines)
