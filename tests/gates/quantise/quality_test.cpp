@@ -36,6 +36,7 @@ struct Asked {
   bool wants_lse = true;
   float softmax_scale = 0.0F;
   std::uint64_t seed = 0;
+  Granularity granularity = Granularity::kBlock;
   PlanOptions plan_options = {};
   bool in_place = false;  ///< O where Q lies, of the same format
 
@@ -145,6 +146,7 @@ class QuantisedAttention : public testing::TestWithParam<Backend> {
     problem.rotate = asked.rotate;
     problem.seed = asked.seed;
     problem.smooth = asked.smooth;
+    problem.granularity = asked.granularity;
     const auto made = plan(problem, device_, nullptr, asked.plan_options);
     EXPECT_TRUE(made.ok()) << made.status().message();
     if (!made.ok()) return {};
@@ -256,6 +258,7 @@ TEST_P(QuantisedAttention, ServesEveryKindOfProblem) {
       asked.smooth = turn % 5 != 0;
       asked.wants_lse = turn % 6 != 5;
       asked.seed = static_cast<std::uint64_t>(turn);
+      if (turn % 7 < 3) asked.granularity = Granularity::kHead;
       if (turn % 3 == 1) asked.softmax_scale = 0.1F;
       const std::size_t head = static_cast<std::size_t>(sizes.seq_kv * sizes.head_dim);
       std::size_t nth = 0;
