@@ -77,6 +77,9 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
     add("lone_head", lone).executor.schedule = schedule;
     lone.smooth = true;
     add("lone_head_smooth", lone).executor.schedule = schedule;
+    QuantiserCase blocks = all;
+    blocks.block_rows = kQueriesOfBlock;
+    add("blocks_rotate_and_smooth", blocks).executor.schedule = schedule;
   }
   QuantiserCase groups{.batch = 1, .heads = 1};  // a tile more than are added up at once
   groups.seq = (quantiser::kGroup + 1) * quantiser::tile_rows(kernel.from, kernel.head_dim);
