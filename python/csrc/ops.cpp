@@ -114,8 +114,16 @@ Results run(const Place& place, Call& call, const AnyProblem& problem, bool batc
   return std::move(results);
 }
 
-UnquantisedProblem unquantised(const Call& call, bool rotate, bool smooth, std::int64_t seed) {
-  return {call.problem, rotate, static_cast<std::uint64_t>(seed), smooth};
+/// How codes are made: python/src/fp8_sdpa/_ops.py.
+struct QuantiseOptions {
+  bool rotate, smooth;
+  std::int64_t seed;
+  bool blocks;
+};
+
+UnquantisedProblem unquantised(const Call& call, const QuantiseOptions& codes) {
+  return {call.problem, codes.rotate, static_cast<std::uint64_t>(codes.seed), codes.smooth,
+          codes.blocks ? Granularity::kBlock : Granularity::kHead};
 }
 
 ScalarType output_type(const TorchTensor& q) {
@@ -125,31 +133,25 @@ ScalarType output_type(const TorchTensor& q) {
 /// Which LSE an operator's option asks for.
 LseSum sum_of(bool exact) { return exact ? LseSum::kExact : LseSum::kDenominator; }
 
-/// How codes are made: python/src/fp8_sdpa/_ops.py.
-struct QuantiseOptions {
-  bool rotate, smooth;
-  std::int64_t seed;
-};
-
 Results attention_of(const TorchTensor& q, const TorchTensor& k, const TorchTensor& v,
                      const Options& options, const QuantiseOptions& codes, bool batch_invariant) {
   const Place place(q);
   Call call = prepare(place, q, k, v, output_type(q), options);
-  return run(place, call, unquantised(call, codes.rotate, codes.smooth, codes.seed),
-             batch_invariant);
+  return run(place, call, unquantised(call, codes), batch_invariant);
 }
 
 TorchTensor attention(TorchTensor q, TorchTensor k, TorchTensor v, bool causal,
                       std::optional<double> scale, bool rotate, bool smooth, std::int64_t seed,
-                      bool batch_invariant) {
-  return attention_of(q, k, v, {causal, scale}, {rotate, smooth, seed}, batch_invariant).out;
+                      bool batch_invariant, bool blocks) {
+  return attention_of(q, k, v, {causal, scale}, {rotate, smooth, seed, blocks}, batch_invariant)
+      .out;
 }
 
 std::tuple<TorchTensor, TorchTensor> attention_lse(TorchTensor q, TorchTensor k, TorchTensor v,
                                                    bool causal, std::optional<double> scale,
                                                    bool rotate, bool smooth, std::int64_t seed,
-                                                   bool batch_invariant, bool exact) {
-  return attention_of(q, k, v, {causal, scale, sum_of(exact)}, {rotate, smooth, seed},
+                                                   bool batch_invariant, bool blocks, bool exact) {
+  return attention_of(q, k, v, {causal, scale, sum_of(exact)}, {rotate, smooth, seed, blocks},
                       batch_invariant)
       .both();
 }
@@ -174,8 +176,9 @@ Results attention_of_codes(const TorchTensor& q, const TorchTensor& k, const Tor
   const Place place(q);
   Call call = prepare(place, q, k, v, out_type, options);
   Problem& p = call.problem;
-  const DescaleTensors descales = broadcast_descales(place, p, given);
-  p.descales = descales.pointers();
+  const Granularity granularity = given.granularity();
+  const DescaleTensors descales = broadcast_descales(place, p, given, granularity);
+  p.descales = descales.pointers(granularity);
   return run(place, call, p, batch_invariant);
 }
 
@@ -241,7 +244,7 @@ void append_op(TorchTensor k, TorchTensor v, TorchTensor k_cache, TorchTensor v_
 
 std::string explain(TorchTensor q, TorchTensor k, TorchTensor v, bool causal,
                     std::optional<double> scale, bool return_lse, bool exact_lse,
-                    bool batch_invariant) {
+                    bool batch_invariant, bool blocks) {
   const Place place(q);
   const bool codes = is_fp8(dtype_of(q, "q"));
   const auto lse = return_lse ? std::optional(sum_of(exact_lse)) : std::nullopt;
@@ -249,27 +252,45 @@ std::string explain(TorchTensor q, TorchTensor k, TorchTensor v, bool causal,
   const PlanOptions plan_options{.batch_invariant = batch_invariant};
   Plans& plans = Plans::of_this_thread();
   if (!codes) {
-    const UnquantisedProblem problem = unquantised(call, /*rotate=*/true, /*smooth=*/true, 0);
-    return plans.plan_of(problem, place.device(), plan_options).attention().explain();
+    const UnquantisedProblem problem =
+        unquantised(call, {.rotate = true, .smooth = true, .seed = 0, .blocks = blocks});
+    const Plan& attention = plans.plan_of(problem, place.device(), plan_options).attention();
+    return attention.explain() + "\nbefore it: Q, K and V are quantised to E4M3, a scale per " +
+           (attention.problem().descales.granularity == Granularity::kBlock
+                ? "block of " + std::to_string(kQueriesOfBlock) + " queries and of " +
+                      std::to_string(kKeysOfBlock) + " keys"
+                : "(batch, head)");
   }
   const std::int64_t heads = std::int64_t{call.problem.batch} * call.problem.heads_q;
   const TorchTensor descales = empty(q, {heads}, ScalarType::Float);  // not read
   const auto* any = descales.const_data_ptr<float>();
-  call.problem.descales = {any, any, any};
+  call.problem.descales = {any, any, any, blocks ? Granularity::kBlock : Granularity::kHead};
   return plans.plan_of(call.problem, place.device(), plan_options).explain();
 }
 
 std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor> quantise_op(
     TorchTensor x, std::optional<TorchTensor> descale, std::optional<ScalarType> dtype, bool rotate,
-    std::int64_t seed, bool smooth) {
+    std::int64_t seed, bool smooth, std::int64_t block_rows) {
   const Place place(x);
   const Sizes s = sizes_of(x, "x");
   const TorchTensor from = readable(x);
   const ScalarType type = one_of(dtype, ScalarType::Float8_e4m3fn, ScalarType::Float8_e5m2, "dtype",
                                  "torch.float8_e4m3fn or torch.float8_e5m2");
   TorchTensor codes = empty_laid_out_as(x, s, type);
-  const TorchTensor made =
-      descale ? empty(x, {0}, ScalarType::Float) : empty(x, {s.batch, s.heads}, ScalarType::Float);
+  if (block_rows != 0 && block_rows != kQueriesOfBlock && block_rows != kKeysOfBlock) {
+    fail(invalid_argument("block_rows is " + std::to_string(block_rows) + "; it must be 0, " +
+                          std::to_string(kQueriesOfBlock) + " (of q) or " +
+                          std::to_string(kKeysOfBlock) + " (of k and v)"));
+  }
+  if (descale) place.check_holds(*descale, "descale");
+  const bool of_blocks = block_rows != 0;
+  const std::int64_t blocks = of_blocks ? (s.seq + block_rows - 1) / block_rows : 0;
+  TorchTensor scales = descale
+                           ? (of_blocks ? broadcast(*descale, {s.batch, s.heads, blocks}, "descale")
+                                        : broadcast(*descale, {s.batch, s.heads}, "descale"))
+                       : of_blocks ? empty(x, {s.batch, s.heads, blocks}, ScalarType::Float)
+                                   : empty(x, {s.batch, s.heads}, ScalarType::Float);
+  const TorchTensor made = descale ? empty(x, {0}, ScalarType::Float) : scales;
   TorchTensor mean = smooth ? empty(x, {s.batch, s.heads, s.head_dim}, ScalarType::Float)
                             : empty(x, {0}, ScalarType::Float);
   TorchTensor infinities = empty(x, {}, ScalarType::Int);
@@ -282,9 +303,8 @@ std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor> quantise_op(
   q.from = view_of(from, dtype_of(from, "x"));
   q.codes = view_of(codes, dtype_of(codes, "codes"));
   q.static_descales = descale.has_value();
-  if (descale) place.check_holds(*descale, "descale");
-  TorchTensor scales = descale ? broadcast(*descale, s.batch, s.heads, "descale") : made;
   q.descales = scales.mutable_data_ptr<float>();
+  q.block_rows = static_cast<int>(block_rows);
   q.rotate = rotate;
   q.seed = static_cast<std::uint64_t>(seed);
   q.smooth = smooth;
@@ -303,11 +323,12 @@ std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor> quantise_op(
 STABLE_TORCH_LIBRARY(fp8_sdpa, m) {
   m.def(
       "attention(Tensor q, Tensor k, Tensor v, bool causal=False, float? scale=None, "
-      "bool rotate=True, bool smooth=True, int seed=0, bool batch_invariant=False) -> Tensor");
+      "bool rotate=True, bool smooth=True, int seed=0, bool batch_invariant=False, "
+      "bool blocks=False) -> Tensor");
   m.def(
       "attention.lse(Tensor q, Tensor k, Tensor v, bool causal=False, float? scale=None, "
       "bool rotate=True, bool smooth=True, int seed=0, bool batch_invariant=False, "
-      "bool exact=False) -> (Tensor, Tensor)");
+      "bool blocks=False, bool exact=False) -> (Tensor, Tensor)");
   m.def(
       "attention_fp8(Tensor q, Tensor k, Tensor v, Tensor q_descale, Tensor k_descale, "
       "Tensor v_descale, bool causal=False, float? scale=None, ScalarType? out_dtype=None, "
@@ -334,10 +355,11 @@ STABLE_TORCH_LIBRARY(fp8_sdpa, m) {
       "bool interleaved=False, Tensor(c!)? fault=None) -> ()");
   m.def(
       "quantise(Tensor x, Tensor? descale=None, *, ScalarType? dtype=None, bool rotate=False, "
-      "int seed=0, bool smooth=False) -> (Tensor, Tensor, Tensor, Tensor)");
+      "int seed=0, bool smooth=False, int block_rows=0) -> (Tensor, Tensor, Tensor, Tensor)");
   m.def(
       "explain(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None, "
-      "bool return_lse=False, bool exact_lse=False, bool batch_invariant=False) -> str");
+      "bool return_lse=False, bool exact_lse=False, bool batch_invariant=False, "
+      "bool blocks=False) -> str");
 }
 
 // Place tells the two apart.

@@ -41,7 +41,7 @@ class Plans {
   }
 
  private:
-  using Key = std::array<std::int64_t, 33>;
+  using Key = std::array<std::int64_t, 34>;
   struct Hash {
     std::size_t operator()(const Key& key) const {  // FNV-1a, a word at a time
       std::uint64_t hash = 0xcbf29ce484222325;
@@ -63,7 +63,8 @@ class Plans {
 
   static Key key_of(const UnquantisedProblem& p, const Device& device, const PlanOptions& options) {
     Key key = key_of(p.attention, device, options);
-    key.back() = (p.rotate ? 1 : 0) + (p.smooth ? 2 : 0);
+    key.back() =
+        (p.rotate ? 1 : 0) + (p.smooth ? 2 : 0) + (p.granularity == Granularity::kBlock ? 4 : 0);
     return key;
   }
   static Key key_of(const Problem& p, const Device& device, const PlanOptions& options) {
@@ -76,11 +77,12 @@ class Plans {
             p.lse != nullptr,
             static_cast<std::int64_t>(p.lse_sum),
             static_cast<std::int64_t>(p.mask),
+            static_cast<std::int64_t>(p.descales.granularity),
             options.batch_invariant,
             options.no_workspace,
             static_cast<std::int64_t>(device.backend),
             device.index};
-    std::size_t at = 13;
+    std::size_t at = 14;
     for (const Tensor* t : {&p.q, &p.k, &p.v, &p.o}) {
       for (const std::int64_t word :
            {static_cast<std::int64_t>(t->dtype), t->stride_batch, t->stride_head, t->stride_seq}) {

@@ -55,6 +55,16 @@ TorchTensor empty_strided(const TorchTensor& like, std::initializer_list<std::in
   return TorchTensor(made);
 }
 
+/// "(2, 70, 64)".
+template <class Size>
+std::string text_of(const Size& size) {
+  std::string text = "(";
+  for (const std::int64_t length : size) {
+    text += (text.size() > 1 ? ", " : "") + std::to_string(length);
+  }
+  return text + ")";
+}
+
 }  // namespace
 
 void fail(const Status& status) {
@@ -100,13 +110,7 @@ Sizes sizes_of(const TorchTensor& tensor, const char* name) {
   return {static_cast<int>(size[0]), static_cast<int>(size[1]), size[2], static_cast<int>(size[3])};
 }
 
-std::string shape_of(const TorchTensor& tensor) {
-  std::string text = "(";
-  for (std::int64_t axis = 0; axis < tensor.dim(); ++axis) {
-    text += (axis > 0 ? ", " : "") + std::to_string(tensor.size(axis));
-  }
-  return text + ")";
-}
+std::string shape_of(const TorchTensor& tensor) { return text_of(tensor.sizes()); }
 
 Dtype dtype_of(const TorchTensor& tensor, const char* name) {
   switch (tensor.scalar_type()) {
@@ -160,36 +164,34 @@ const std::int32_t* words_of(const TorchTensor& tensor, std::initializer_list<st
                              const char* name) {
   bool right = tensor.scalar_type() == ScalarType::Int && tensor.is_contiguous() &&
                tensor.dim() == static_cast<std::int64_t>(size.size());
-  std::string wanted;
-  for (std::size_t axis = 0; axis < size.size(); ++axis) {
-    const std::int64_t entries = size.begin()[axis];
-    right = right && tensor.size(static_cast<std::int64_t>(axis)) == entries;
-    wanted += (axis > 0 ? ", " : "") + std::to_string(entries);
-  }
+  std::int64_t axis = 0;
+  for (const std::int64_t entries : size) right = right && tensor.size(axis++) == entries;
   if (!right) {
-    fail(invalid_argument(std::string(name) + " must be int32, contiguous, of shape (" + wanted +
-                          ")"));
+    fail(invalid_argument(std::string(name) + " must be int32, contiguous, of shape " +
+                          text_of(size)));
   }
   return static_cast<const std::int32_t*>(tensor.const_data_ptr());
 }
 
-TorchTensor broadcast(const TorchTensor& tensor, std::int64_t rows, std::int64_t columns,
+TorchTensor broadcast(const TorchTensor& tensor, std::initializer_list<std::int64_t> size,
                       const char* name) {
   if (tensor.scalar_type() != ScalarType::Float) {
     fail(invalid_argument(std::string(name) + " must be float32"));
   }
-  const std::int64_t axes = tensor.dim();
-  const auto along = [&](std::int64_t from_the_last) {
-    return axes > from_the_last ? tensor.size(axes - 1 - from_the_last) : 1;
-  };
-  const bool fits = axes <= 2 && along(1) == rows && along(0) == columns;
-  if (fits && tensor.is_contiguous()) return tensor;
-  if (axes > 2 || (along(1) != 1 && along(1) != rows) || (along(0) != 1 && along(0) != columns)) {
-    fail(invalid_argument(std::string(name) + " has shape " + shape_of(tensor) +
-                          ", which does not broadcast to (" + std::to_string(rows) + ", " +
-                          std::to_string(columns) + ")"));
+  const auto has = tensor.sizes();
+  bool fits = has.size() == size.size();
+  bool broadcasts = has.size() <= size.size();
+  for (std::size_t last = 1; last <= has.size() && broadcasts; ++last) {
+    const std::int64_t length = has[has.size() - last];
+    fits = fits && length == size.end()[-static_cast<std::ptrdiff_t>(last)];
+    broadcasts = length == 1 || length == size.end()[-static_cast<std::ptrdiff_t>(last)];
   }
-  TorchTensor made = empty(tensor, {rows, columns}, ScalarType::Float);
+  if (fits && tensor.is_contiguous()) return tensor;
+  if (!broadcasts) {
+    fail(invalid_argument(std::string(name) + " has shape " + shape_of(tensor) +
+                          ", which does not broadcast to " + text_of(size)));
+  }
+  TorchTensor made = empty(tensor, size, ScalarType::Float);
   torch::stable::copy_(made, tensor);
   return made;
 }

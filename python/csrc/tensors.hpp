@@ -73,9 +73,9 @@ Tensor view_by_tokens(const TorchTensor& tensor, const char* name);
 /// The int32 of a contiguous tensor of shape `size`; fails for another.
 const std::int32_t* words_of(const TorchTensor& tensor, std::initializer_list<std::int64_t> size,
                              const char* name);
-/// float32, contiguous, of shape (rows, columns), from what broadcasts to it: `tensor` itself where
-/// its memory is that already.
-TorchTensor broadcast(const TorchTensor& tensor, std::int64_t rows, std::int64_t columns,
+/// float32, contiguous, of shape `size`, from what broadcasts to it: `tensor` itself where its
+/// memory is that already.
+TorchTensor broadcast(const TorchTensor& tensor, std::initializer_list<std::int64_t> size,
                       const char* name);
 /// "(2, 70, 64)".
 std::string shape_of(const TorchTensor& tensor);

@@ -115,18 +115,32 @@ void set_options(const Options& options, Problem& p) {
   }
 }
 
-Descales DescaleTensors::pointers() const {
-  return {q.const_data_ptr<float>(), k.const_data_ptr<float>(), v.const_data_ptr<float>()};
+Granularity DescaleTensors::granularity() const {
+  const bool blocks = q.dim() == 3 || k.dim() == 3 || v.dim() == 3;
+  return blocks ? Granularity::kBlock : Granularity::kHead;
 }
 
-DescaleTensors broadcast_descales(const Place& place, const Problem& p,
-                                  const DescaleTensors& given) {
-  place.check_holds(given.q, "q_descale");
-  place.check_holds(given.k, "k_descale");
-  place.check_holds(given.v, "v_descale");
-  return {broadcast(given.q, p.batch, p.heads_q, "q_descale"),
-          broadcast(given.k, p.batch, p.heads_kv, "k_descale"),
-          broadcast(given.v, p.batch, p.heads_kv, "v_descale")};
+Descales DescaleTensors::pointers(Granularity granularity) const {
+  return {q.const_data_ptr<float>(), k.const_data_ptr<float>(), v.const_data_ptr<float>(),
+          granularity};
+}
+
+DescaleTensors broadcast_descales(const Place& place, const Problem& p, const DescaleTensors& given,
+                                  Granularity granularity) {
+  const auto whole = [&](const TorchTensor& tensor, const char* name, int heads, std::int64_t rows,
+                         int rows_of_block) {
+    place.check_holds(tensor, name);
+    if (granularity == Granularity::kHead) return broadcast(tensor, {p.batch, heads}, name);
+    if (tensor.dim() != 3) {
+      fail(invalid_argument(std::string(name) + " has shape " + shape_of(tensor) +
+                            "; where one has (batch, heads, blocks), all three do"));
+    }
+    const std::int64_t blocks = descales_of_head(granularity, rows, rows_of_block);
+    return broadcast(tensor, {p.batch, heads, blocks}, name);
+  };
+  return {whole(given.q, "q_descale", p.heads_q, p.seq_q, kQueriesOfBlock),
+          whole(given.k, "k_descale", p.heads_kv, p.seq_kv, kKeysOfBlock),
+          whole(given.v, "v_descale", p.heads_kv, p.seq_kv, kKeysOfBlock)};
 }
 
 void set_to_no_keys(Results& results) {
@@ -162,8 +176,8 @@ Results attention_varlen(const Place& place, const TorchTensor& q, const TorchTe
   p.v = view_by_tokens(v, "v");
   p.o = view_by_tokens(results.out, "out");
   set_options(options, p);
-  const DescaleTensors descales = broadcast_descales(place, p, given);
-  p.descales = descales.pointers();
+  const DescaleTensors descales = broadcast_descales(place, p, given, Granularity::kHead);
+  p.descales = descales.pointers(Granularity::kHead);
   launch(place, q, p, batch_invariant);
   return results;
 }
@@ -240,8 +254,8 @@ void append_to_cache(const Place& place, const TorchTensor& k, const TorchTensor
                                    "slot_mapping");
   place.check_holds(k_descale, "k_descale");
   place.check_holds(v_descale, "v_descale");
-  const TorchTensor of_k = broadcast(k_descale, 1, ks.heads, "k_descale");
-  const TorchTensor of_v = broadcast(v_descale, 1, ks.heads, "v_descale");
+  const TorchTensor of_k = broadcast(k_descale, {1, ks.heads}, "k_descale");
+  const TorchTensor of_v = broadcast(v_descale, {1, ks.heads}, "v_descale");
   a.descale_k = of_k.const_data_ptr<float>();
   a.descale_v = of_v.const_data_ptr<float>();
   a.rotary = rotary_of(place, angles, ks.seq);

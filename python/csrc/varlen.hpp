@@ -27,15 +27,18 @@ struct Results {
 /// Scale, mask and kind of LSE of a problem that has its head_dim. Fails for a scale that is none.
 void set_options(const Options& options, Problem& problem);
 
-/// x ~ code * descale: float32, of q's (batch, heads) and of k's.
+/// x ~ code * descale: float32, of q's (batch, heads) and of k's, or of q's (batch, heads, blocks)
+/// and of k's.
 struct DescaleTensors {
   TorchTensor q, k, v;
 
-  Descales pointers() const;
+  /// kBlock where one of them has three axes.
+  Granularity granularity() const;
+  Descales pointers(Granularity granularity) const;
 };
-/// From what broadcasts to them; what has their shape is itself.
+/// From what broadcasts to them; what has their shape is itself. Of blocks, all have three axes.
 DescaleTensors broadcast_descales(const Place& place, const Problem& problem,
-                                  const DescaleTensors& given);
+                                  const DescaleTensors& given, Granularity granularity);
 
 /// Where sequences lie and how long they are: python/src/fp8_sdpa/_varlen.py.
 struct Lengths {

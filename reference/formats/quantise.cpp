@@ -155,9 +155,16 @@ std::vector<float> quantised(const std::vector<float>& values, std::int64_t head
     }
   }
   const std::int64_t per_descale = block_rows == 0 ? per_head : std::int64_t{block_rows} * head_dim;
-  assert(per_head % per_descale == 0);
-  return dequantise(quantise({transformed.begin(), transformed.end()},
-                             heads_total * (per_head / per_descale), per_descale, Dtype::kE4M3));
+  std::vector<float> made;
+  made.reserve(values.size());
+  for (auto at = transformed.begin(); at != transformed.end();) {
+    const std::int64_t left_of_head = per_head - (at - transformed.begin()) % per_head;
+    const std::int64_t size = std::min(per_descale, left_of_head);
+    const auto block = dequantise(quantise({at, at + size}, 1, size, Dtype::kE4M3));
+    made.insert(made.end(), block.begin(), block.end());
+    at += size;
+  }
+  return made;
 }
 
 QuantisedTensor in_blocks(QuantisedTensor tensor, std::int64_t per_block) {

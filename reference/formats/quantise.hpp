@@ -64,7 +64,7 @@ std::vector<double> means(const std::vector<double>& values, std::int64_t heads_
 
 /// What `values`, (heads_total, seq, head_dim) contiguous, are after the transformations that are
 /// asked for, to E4M3 and back: rotate() by `seed`, then less means(). With a descale a head, or
-/// one for each `block_rows` rows, which divide seq.
+/// one for each `block_rows` rows.
 std::vector<float> quantised(const std::vector<float>& values, std::int64_t heads_total,
                              int head_dim, bool rotated, bool smoothed, std::uint64_t seed = 0,
                              int block_rows = 0);

@@ -12,14 +12,6 @@
 namespace fp8_sdpa::reference {
 namespace {
 
-struct Options {
-  double QuantisationCost::*cost;
-  bool rotate, smooth;
-};
-constexpr Options kOptions[] = {{&QuantisationCost::rotate, true, false},
-                                {&QuantisationCost::smooth, false, true},
-                                {&QuantisationCost::both, true, true}};
-
 /// Relative L2 of each query head; NaN where one side has a NaN that the other has not.
 std::vector<double> errors_of(const std::vector<float>& got, const std::vector<float>& want,
                               std::size_t heads) {
@@ -46,29 +38,35 @@ std::vector<QuantisationCost> quantisation_costs(const CaseData& data) {
       static_cast<std::size_t>(shape.batch) * static_cast<std::size_t>(shape.heads_q);
   std::vector<QuantisationCost> costs(heads);
   const std::vector<float>& want = data.reference_quantised.o;
-  const auto put = [&](double QuantisationCost::*cost, const std::vector<float>& got) {
-    const std::vector<double> errors = errors_of(got, want, heads);
-    for (std::size_t head = 0; head < heads; ++head) costs[head].*cost = errors[head];
-  };
   for (std::size_t head = 0; head < heads; ++head) {
     costs[head].batch = static_cast<std::int64_t>(head) / shape.heads_q;
     costs[head].head = static_cast<std::int64_t>(head) % shape.heads_q;
   }
-  put(&QuantisationCost::plain, data.reference_kernel.o);
-  const std::vector<float> v = dequantise(data.v);
-  for (const Options& options : kOptions) {
-    const std::int64_t kv_heads = std::int64_t{shape.batch} * shape.heads_kv;
-    const std::vector<float> q =
-        quantised(data.inputs.q, static_cast<std::int64_t>(heads), shape.head_dim, options.rotate,
-                  /*smooth=*/false);
-    const std::vector<float> k =
-        quantised(data.inputs.k, kv_heads, shape.head_dim, options.rotate, options.smooth);
-    put(options.cost,
-        attention_fp64(q, k, v, sizes_of(shape), data.softmax_scale, 0, data.keys_of_row).o);
+  const auto made = [&](const std::vector<float>& values, std::int64_t of, bool rotate, bool smooth,
+                        int block_rows) {
+    return quantised(values, of, shape.head_dim, rotate, smooth, /*seed=*/0, block_rows);
+  };
+  const std::int64_t kv_heads = std::int64_t{shape.batch} * shape.heads_kv;
+  for (std::size_t nth = 0; nth < kQuantisingWays.size(); ++nth) {
+    const QuantisingWay& way = kQuantisingWays[nth];
+    std::vector<float> got = data.reference_kernel.o;
+    if (nth > 0) {
+      const int of_q = way.blocks ? kQueriesOfBlock : 0;
+      const int of_kv = way.blocks ? kKeysOfBlock : 0;
+      got = attention_fp64(
+                made(data.inputs.q, static_cast<std::int64_t>(heads), way.rotate, false, of_q),
+                made(data.inputs.k, kv_heads, way.rotate, way.smooth, of_kv),
+                made(data.inputs.v, kv_heads, false, false, of_kv), sizes_of(shape),
+                data.softmax_scale, 0, data.keys_of_row)
+                .o;
+    }
+    const std::vector<double> errors = errors_of(got, want, heads);
+    for (std::size_t head = 0; head < heads; ++head) costs[head].of[nth] = errors[head];
   }
   // NaN first: what cannot be told is worst.
   const auto worth = [](const QuantisationCost& cost) {
-    return std::isnan(cost.plain) ? std::numeric_limits<double>::infinity() : cost.plain;
+    const double plain = cost.of.front();
+    return std::isnan(plain) ? std::numeric_limits<double>::infinity() : plain;
   };
   std::stable_sort(costs.begin(), costs.end(),
                    [&](const auto& a, const auto& b) { return worth(a) > worth(b); });
@@ -76,19 +74,26 @@ std::vector<QuantisationCost> quantisation_costs(const CaseData& data) {
 }
 
 std::string cost_table(const std::vector<QuantisationCost>& costs, std::size_t most) {
-  std::string text =
-      "| batch | head | as it is | rotated | smoothed | both |\n|---|---|---|---|---|---|\n";
+  std::string text = "| batch | head |";
+  std::string rule = "\n|---|---|";
+  for (const QuantisingWay& way : kQuantisingWays) {
+    text += std::string(" ") + way.name + " |";
+    rule += "---|";
+  }
+  text += rule + "\n";
   const auto add = [&](const std::string& who, const QuantisationCost& cost) {
-    char line[128];
-    std::snprintf(line, sizeof line, " %.4f | %.4f | %.4f | %.4f |\n", cost.plain, cost.rotate,
-                  cost.smooth, cost.both);
-    text += who + line;
+    text += who;
+    for (const double error : cost.of) {
+      char cell[32];
+      std::snprintf(cell, sizeof cell, " %.4f |", error);
+      text += cell;
+    }
+    text += "\n";
   };
   QuantisationCost mean;
   for (const QuantisationCost& cost : costs) {
-    for (const auto part : {&QuantisationCost::plain, &QuantisationCost::rotate,
-                            &QuantisationCost::smooth, &QuantisationCost::both}) {
-      mean.*part += cost.*part / static_cast<double>(costs.size());
+    for (std::size_t nth = 0; nth < mean.of.size(); ++nth) {
+      mean.of[nth] += cost.of[nth] / static_cast<double>(costs.size());
     }
   }
   for (std::size_t i = 0; i < std::min(most, costs.size()); ++i) {

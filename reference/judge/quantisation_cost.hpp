@@ -2,6 +2,7 @@
 // it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,17 +11,30 @@
 
 namespace fp8_sdpa::reference {
 
-/// Of a query head: ||O' - O|| / ||O||, where O is fp64 attention of the tensors as they were and
-/// O' of what they quantise to, in E4M3 with a descale a (batch, head). No kernel is in it.
+/// A way of quantising, by the options of Quantisation.
+struct QuantisingWay {
+  const char* name;
+  bool rotate = false;  ///< Q and K
+  bool smooth = false;  ///< K
+  bool blocks = false;  ///< descales of kQueriesOfBlock and kKeysOfBlock rows, not of heads
+};
+/// The first is that of the codes which a case has.
+inline constexpr std::array<QuantisingWay, 6> kQuantisingWays = {
+    {{"as it is"},
+     {"rotated", true},
+     {"smoothed", false, true},
+     {"both", true, true},
+     {"blocks", false, false, true},
+     {"blocks, both", true, true, true}}};
+
+/// Of a query head, for each way: ||O' - O|| / ||O||, where O is fp64 attention of the tensors as
+/// they were and O' of what they quantise to, in E4M3. No kernel is in it.
 struct QuantisationCost {
   std::int64_t batch = 0, head = 0;
-  double plain = 0;   ///< of the codes that the case has
-  double rotate = 0;  ///< Q and K rotated (Quantisation::rotate)
-  double smooth = 0;  ///< the mean of the keys subtracted (Quantisation::smooth)
-  double both = 0;
+  std::array<double, kQuantisingWays.size()> of = {};
 };
 
-/// The costs, the head that loses most first. Three passes of the oracle.
+/// The costs, the head that loses most as it is first. A pass of the oracle for each other way.
 std::vector<QuantisationCost> quantisation_costs(const CaseData& data);
 
 /// A table as Markdown: the `most` worst heads, and below them the mean over all.

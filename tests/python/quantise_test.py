@@ -31,6 +31,22 @@ def test_quantise_by_given_descales(device):
     assert torch.equal(by_number.codes.view(torch.uint8), (x.float() * 4).to(E4M3).view(torch.uint8))
 
 
+@pytest.mark.parametrize("rows", [64, 128])
+def test_quantise_by_blocks_of_rows(device, rows):
+    x = normal(2, 3, 300, 64, device=device) * torch.arange(1, 301, device=device)[:, None].to(BF16)
+    made = fp8_sdpa.quantise(x, block_rows=rows)
+    blocks = x.float().split(rows, dim=2)
+    assert torch.allclose(made.descale, torch.stack([b.abs().amax(dim=(2, 3)) for b in blocks], 2) / 448)
+    whole = made.descale.repeat_interleave(rows, dim=2)[:, :, :300, None]
+    assert torch.equal(made.codes.view(torch.uint8), (x.float() * (1 / whole)).to(E4M3).view(torch.uint8))
+    given = torch.rand(2, 3, len(blocks), device=device) + 1
+    again = fp8_sdpa.quantise(x, given, block_rows=rows)
+    assert torch.equal(again.descale, given)
+    whole = given.repeat_interleave(rows, dim=2)[:, :, :300, None]
+    want = (x.float() * (1 / whole)).clamp(-448, 448).to(E4M3)
+    assert torch.equal(again.codes.view(torch.uint8), want.view(torch.uint8))
+
+
 def test_quantise_counts_infinities_and_keeps_nan(device):
     x = normal(1, 2, 50, 64, device=device)
     x[0, 0, 3, 5], x[0, 1, 7, 9], x[0, 1, 8, 8] = torch.inf, -torch.inf, torch.nan

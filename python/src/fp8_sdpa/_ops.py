@@ -74,11 +74,12 @@ def _(q, *rest, **options):
 
 
 @torch.library.register_fake("fp8_sdpa::quantise")
-def _(x, descale=None, *, dtype=None, smooth=False, **_options):
-    batch, heads, _, head_dim = x.shape
+def _(x, descale=None, *, dtype=None, smooth=False, block_rows=0, **_options):
+    batch, heads, seq, head_dim = x.shape
+    of_all = (batch, heads) if block_rows == 0 else (batch, heads, -(-seq // block_rows))
     return (
         _like(x, head_dim, dtype or torch.float8_e4m3fn),
-        x.new_empty((batch, heads) if descale is None else (0,), dtype=torch.float32),
+        x.new_empty(of_all if descale is None else (0,), dtype=torch.float32),
         x.new_empty((batch, heads, head_dim) if smooth else (0,), dtype=torch.float32),
         x.new_empty((), dtype=torch.int32),
     )
@@ -122,10 +123,11 @@ def attention(
     return_lse: bool = False,
     exact_lse: bool = False,
     batch_invariant: bool = False,
+    granularity: str = "head",
 ) -> Tensor | tuple[Tensor, Tensor]:
     """softmax(scale * q k^T + mask) v, computed in FP8 from tensors that are not.
 
-    Q, K and V are quantised to E4M3 with one scale per (batch, head), then attention runs, all on the
+    Q, K and V are quantised to E4M3 with scales of `granularity`, then attention runs, all on the
     current stream. Nothing synchronises; CUDA graphs can capture it. CPU tensors run on the host
     executor: the same kernels, slow.
 
@@ -145,6 +147,10 @@ def attention(
         batch_invariant: on sm_90 (and on CPU tensors), a row's bits depend on its query, its keys, its
             number modulo 16 and whether seq_kv is above 128 alone, not on the batch or on other rows;
             slower for short or few sequences.
+        granularity: "head", one scale per (batch, head), or "block", one for each 64 queries and each
+            128 keys: outliers of a row cost other rows less. "block" falls back to "head" where no
+            kernel has it (others than sm_90, at most 128 keys) or where it is predicted to be slower;
+            with batch_invariant, only where no kernel has it. explain() says which.
 
     Returns:
         out, as q is shaped and laid out, float16 for a float16 q and bfloat16 otherwise; with
@@ -155,11 +161,17 @@ def attention(
         ValueError: the tensors contradict each other.
         NotImplementedError: no kernel serves them on this device, with the reason.
     """
-    inputs = (q, k, v, causal, scale, rotate, smooth, seed, batch_invariant)
+    inputs = (q, k, v, causal, scale, rotate, smooth, seed, batch_invariant, _is_block(granularity))
     if not return_lse:
         return _without_gradient("attention", _call(_ops.attention.default, *inputs), q, k, v)
     out, lse = _call(_ops.attention.lse, *inputs, exact_lse)
     return _without_gradient("attention", out, q, k, v), _without_gradient("attention", lse, q, k)
+
+
+def _is_block(granularity: str) -> bool:
+    if granularity not in ("head", "block"):
+        raise ValueError(f"granularity is {granularity!r}; it must be 'head' or 'block'")
+    return granularity == "block"
 
 
 def _descale(value: Tensor | float | None, like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
@@ -190,18 +202,22 @@ def attention_fp8(
         q, k, v: as in attention(), but float8_e4m3fn or float8_e5m2.
         q_descale: x ~ code * descale; float32, what broadcasts to (batch, heads_q), a number, or None
             for 1. k_descale, v_descale: (batch, heads_kv). Tensors are read when the kernel runs.
+            Of blocks, as quantise(block_rows=...) makes them: three axes, each positive; q_descale
+            (batch, heads_q, ceil(seq_q / 64)), the others (batch, heads_kv, ceil(seq_kv / 128)).
         out_dtype: torch.bfloat16 (None) or torch.float16.
         causal, scale, return_lse, exact_lse, batch_invariant: as in attention().
 
     Returns, raises: as attention().
     """
+    blocks = any(isinstance(x, Tensor) and x.dim() == 3 for x in (q_descale, k_descale, v_descale))
+    shape = (1, 1, 1) if blocks else None
     inputs = (
         q,
         k,
         v,
-        _descale(q_descale, q),
-        _descale(k_descale, k),
-        _descale(v_descale, v),
+        _descale(q_descale, q, shape),
+        _descale(k_descale, k, shape),
+        _descale(v_descale, v, shape),
         causal,
         scale,
         out_dtype,
@@ -218,7 +234,7 @@ class Quantised(NamedTuple):
     codes: Tensor
     """As x is shaped and laid out, FP8."""
     descale: Tensor
-    """(batch, heads), float32."""
+    """(batch, heads), of blocks (batch, heads, blocks), float32."""
     mean: Tensor | None
     """(batch, heads, head_dim), float32: what smoothing subtracted; None without it."""
     infinities: Tensor
@@ -233,8 +249,10 @@ def quantise(
     rotate: bool = False,
     seed: int = 0,
     smooth: bool = False,
+    block_rows: int = 0,
 ) -> Quantised:
-    """bfloat16, float16 or float32 to FP8 with one scale per (batch, head): amax / the largest code.
+    """bfloat16, float16 or float32 to FP8 with one scale per (batch, head) or per block of its rows:
+    amax / the largest code.
 
     Args:
         x: (batch, heads, seq, head_dim) by strides, head_dim 64, 128 or 256.
@@ -242,15 +260,25 @@ def quantise(
         dtype: torch.float8_e4m3fn (None) or torch.float8_e5m2.
         rotate, seed: of q and of k, both alike, or of neither: attention() says what for.
         smooth: of k: attention() says what for. Each row's LSE is then short of scale * q . mean.
+        block_rows: 0 for a scale per (batch, head); 64 (of q) or 128 (of k and v) for one of each so
+            many rows, which attention_fp8() takes on sm_90 and on CPU tensors.
 
     Raises: as attention().
     """
-    given = None if descale is None else _descale(descale, x)
+    of_all = x.shape[:2] if block_rows == 0 else (*x.shape[:2], -(-x.shape[2] // max(block_rows, 1)))
+    given = None if descale is None else _descale(descale, x, of_all)
     codes, made, mean, infinities = _call(
-        _ops.quantise.default, x, given, dtype=dtype, rotate=rotate, seed=seed, smooth=smooth
+        _ops.quantise.default,
+        x,
+        given,
+        dtype=dtype,
+        rotate=rotate,
+        seed=seed,
+        smooth=smooth,
+        block_rows=block_rows,
     )
     if given is not None:
-        made = given.expand(x.shape[:2]).contiguous()
+        made = given.expand(of_all).contiguous()
     return Quantised(codes, made, mean if smooth else None, infinities)
 
 
@@ -264,6 +292,7 @@ def explain(
     return_lse: bool = False,
     exact_lse: bool = False,
     batch_invariant: bool = False,
+    granularity: str = "head",
 ) -> str:
     """Which kernel runs this call of attention() or attention_fp8(), and why, in some lines.
 
@@ -282,11 +311,10 @@ def explain(
         return_lse=return_lse,
         exact_lse=exact_lse,
         batch_invariant=batch_invariant,
+        blocks=_is_block(granularity),
     )
     head_dim = q.shape[3]
     lines = [text]
-    if q.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
-        lines.append("before it: Q, K and V are quantised to E4M3, a scale per (batch, head)")
     if _served(head_dim) != head_dim:
         lines.append(f"head_dim {head_dim} is padded with zeros to {_served(head_dim)}")
     return "\n".join(lines)
