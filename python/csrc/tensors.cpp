@@ -129,7 +129,7 @@ TorchTensor readable(const TorchTensor& tensor) {
   const std::int64_t element = size_of(dtype_of(tensor, "a tensor"));
   const auto size = tensor.sizes();
   const auto stride = tensor.strides();
-  bool strides = stride[kAxes - 1] == 1 || size[kAxes - 1] == 1;
+  bool strides = stride[kAxes - 1] == 1;
   for (int axis = 0; axis < kAxes - 1; ++axis) {
     strides = strides && (size[axis] == 1 || stride[axis] * element % kUnit == 0);
   }

@@ -174,6 +174,24 @@ def test_padded_keys_and_queries_of_one_length(device):
     assert not everything.isnan().any()
 
 
+def test_descales_left_out_are_one(device):
+    """In each form: packed; packed queries on pages; queries of one length on packed keys."""
+    queries, keys = (2, 2, 2), (140, 3, 77)
+    (q, k, v), _ = batch_of(device, queries=queries, keys=keys)
+    pools, table = paged((k, v), keys, 16, device)
+    of_q = {"cu_seqlens_q": offsets(queries, device), "max_seqlen_q": 2}
+    of_k = {"cu_seqlens_k": offsets(keys, device), "max_seqlen_k": 140}
+    of_pages = {"seqused_k": words(keys, device), "block_table": table}
+    ones = [torch.ones(3, h, device=device) for h in (4, 2, 2)]
+    for tensors, lengths in (
+        ((q, k, v), of_q | of_k),
+        ((q, *pools), of_q | of_pages),
+        ((q.view(3, 2, 4, 64), k, v), of_k),
+    ):
+        assert torch.equal(varlen(*tensors, **lengths), varlen(*tensors, *ones, **lengths))
+        assert torch.equal(varlen(*tensors, 1.0, 1, None, **lengths), varlen(*tensors, *ones, **lengths))
+
+
 def test_chunks_of_a_prompt_have_the_bits_of_the_whole(device):
     (q, k, v), descales = batch_of(device, queries=(300,), keys=(300,))
     options = {"causal": True, "batch_invariant": True}

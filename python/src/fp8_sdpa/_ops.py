@@ -9,6 +9,7 @@ from torch import Tensor
 
 torch.ops.load_library(pathlib.Path(__file__).with_name("_fp8_sdpa.so"))
 _ops = torch.ops.fp8_sdpa
+_attention_fp8_op, _attention_fp8_lse_op = _ops.attention_fp8.default, _ops.attention_fp8.lse
 
 # --- errors ------------------------------------------------------------------------------------
 
@@ -18,16 +19,20 @@ _KINDS: dict[str, type[Exception]] = {
 }
 
 
+def _named(error: RuntimeError) -> Exception:
+    """The library's refusal as the error whose name it begins with."""
+    text = str(error)
+    for prefix, kind in _KINDS.items():
+        if text.startswith(prefix):
+            return kind(text.removeprefix(prefix))
+    return error
+
+
 def _call(op: Callable, *inputs: object, **options: object) -> Tensor | tuple[Tensor, ...] | str:
-    """The library's refusals as the errors whose names they begin with."""
     try:
         return op(*inputs, **options)
     except RuntimeError as error:
-        text = str(error)
-        for prefix, kind in _KINDS.items():
-            if text.startswith(prefix):
-                raise kind(text.removeprefix(prefix)) from None
-        raise
+        raise _named(error) from None
 
 
 # --- tensors without data: torch.compile, torch.export ----------------------------------------------
@@ -209,23 +214,18 @@ def attention_fp8(
 
     Returns, raises: as attention().
     """
-    blocks = any(isinstance(x, Tensor) and x.dim() == 3 for x in (q_descale, k_descale, v_descale))
-    shape = (1, 1, 1) if blocks else None
-    inputs = (
-        q,
-        k,
-        v,
-        _descale(q_descale, q, shape),
-        _descale(k_descale, k, shape),
-        _descale(v_descale, v, shape),
-        causal,
-        scale,
-        out_dtype,
-        batch_invariant,
-    )
-    if return_lse:
-        return _call(_ops.attention_fp8.lse, *inputs, exact_lse)
-    return _call(_ops.attention_fp8.default, *inputs)
+    descales = (q_descale, k_descale, v_descale)
+    if type(q_descale) is not Tensor or type(k_descale) is not Tensor or type(v_descale) is not Tensor:
+        blocks = any(isinstance(x, Tensor) and x.dim() == 3 for x in descales)
+        shape = (1, 1, 1) if blocks else None
+        descales = (_descale(x, of, shape) for x, of in zip(descales, (q, k, v), strict=True))
+    a, b, c = descales
+    try:  # no function between: a call of a server's takes some microseconds
+        if return_lse:
+            return _attention_fp8_lse_op(q, k, v, a, b, c, causal, scale, out_dtype, batch_invariant, exact_lse)
+        return _attention_fp8_op(q, k, v, a, b, c, causal, scale, out_dtype, batch_invariant)
+    except RuntimeError as error:
+        raise _named(error) from None
 
 
 class Quantised(NamedTuple):
