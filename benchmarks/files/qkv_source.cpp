@@ -15,7 +15,14 @@ namespace fp8_sdpa::bench {
 QkvSource describe(const reference::Qkv& tensors, const std::string& file,
                    const std::string& layout) {
   QkvSource source{file, layout, tensors.sizes, tensors.original_head_dim, tensors.softmax_scale};
-  const auto& [q, k, v] = tensors.inputs;
+  reference::Inputs inputs = tensors.inputs;
+  if (tensors.codes) {
+    const auto& [q, k, v] = *tensors.codes;
+    source.has_codes = true;
+    source.dtype = q.dtype;
+    inputs = {dequantise(q), dequantise(k), dequantise(v)};
+  }
+  const auto& [q, k, v] = inputs;
   for (std::size_t i = 0; const auto* values : {&q, &k, &v}) {
     source.nan[i] =
         std::count_if(values->begin(), values->end(), [](float x) { return std::isnan(x); });
@@ -33,6 +40,7 @@ std::string lines_of(const QkvSource& source) {
       format(": B=%d H=%d H_kv=%d S=%lld S_kv=%lld D=%d", s.batch, s.heads_q, s.heads_kv,
              static_cast<long long>(s.seq_q), static_cast<long long>(s.seq_kv), source.head_dim);
   if (s.head_dim != source.head_dim) text += format(" padded to %d", s.head_dim);
+  if (source.has_codes) text += std::string(", ") + name_of(source.dtype) + " codes";
   text += format(", softmax scale %.6g, %s mask", static_cast<double>(source.softmax_scale),
                  s.mask == Mask::kCausal ? "causal" : "no");
   const auto counts = [](const std::array<std::int64_t, 3>& of) {
@@ -44,7 +52,8 @@ std::string lines_of(const QkvSource& source) {
     text += "\nnote: NaN: " + counts(source.nan) + "; O must have NaN where they reach";
   if (source.infinite != kNone) {
     text += "\nnote: infinities: " + counts(source.infinite) +
-            "; each is taken for the largest finite code";
+            (source.has_codes ? "; O must have NaN or infinities where they reach"
+                              : "; each is taken for the largest finite code");
   }
   return text;
 }
@@ -56,7 +65,7 @@ nlohmann::json to_json(const QkvSource& source) {
 }
 
 Status write_output(const QkvSource& source, const std::vector<std::uint16_t>& output,
-                    const std::string& path) {
+                    const std::vector<float>& lse, const std::string& path) {
   const reference::AttentionSizes& s = source.sizes;
   const auto heads = static_cast<std::size_t>(s.heads_q);
   const auto seq = static_cast<std::size_t>(s.seq_q);
@@ -72,7 +81,13 @@ Status write_output(const QkvSource& source, const std::vector<std::uint16_t>& o
     std::memcpy(o.bytes.data() + to * row_bytes,
                 output.data() + row * static_cast<std::size_t>(s.head_dim), row_bytes);
   }
-  return reference::write_safetensors(path, {&o, 1});
+  std::vector<reference::SafetensorsTensor> tensors = {std::move(o)};
+  if (!lse.empty()) {
+    tensors.push_back({"lse", "F32", {rows / heads / seq, heads, seq}, {}});
+    tensors.back().bytes.resize(lse.size() * sizeof(float));
+    std::memcpy(tensors.back().bytes.data(), lse.data(), tensors.back().bytes.size());
+  }
+  return reference::write_safetensors(path, tensors);
 }
 
 }  // namespace fp8_sdpa::bench

@@ -19,6 +19,8 @@ struct QkvSource {
   reference::AttentionSizes sizes;  ///< as judged
   int head_dim = 0;                 ///< as in the file; sizes.head_dim where it was padded
   float softmax_scale = 0.0F;
+  Dtype dtype = Dtype::kE4M3;              ///< of the codes that are judged
+  bool has_codes = false;                  ///< the file has them
   std::array<std::int64_t, 3> nan{};       ///< elements of Q, K and V
   std::array<std::int64_t, 3> infinite{};  ///< likewise; each is judged as the largest finite code
 };
@@ -33,8 +35,9 @@ std::string lines_of(const QkvSource& source);
 nlohmann::json to_json(const QkvSource& source);
 
 /// Writes O, half bits of (batch, heads, seq, padded head_dim), as the tensor "o" of a safetensors
-/// file: F16, in the layout and with the head_dim of the source.
+/// file: F16, in the layout and with the head_dim of the source. An LSE that is not empty beside
+/// it, "lse": F32, (batch, heads, seq).
 Status write_output(const QkvSource& source, const std::vector<std::uint16_t>& output,
-                    const std::string& path);
+                    const std::vector<float>& lse, const std::string& path);
 
 }  // namespace fp8_sdpa::bench

@@ -48,6 +48,11 @@ void print_opening(const RunRequest& request, const RunInfo& run,
 /// What quantisation costs the heads of a file's tensors: printed, and all of it in a file.
 Status say_costs(const PendingCase& pending, const std::string& folder) {
   constexpr std::size_t kPrinted = 8;
+  if (pending.source->has_codes) {
+    return invalid_argument("--qkv-costs: " + reference::one_line(pending.source->file) +
+                            " has codes, whose quantisation has cost already; give it what they "
+                            "were made of");
+  }
   const auto data = pending.make();
   if (!data.ok()) return data.status();
   Progress()("what quantisation costs");
@@ -108,7 +113,11 @@ Result<int> run_tool(int argc, char** argv) {
   for (const CorrectnessRecord& record : results->correctness) {
     if (record.source == nullptr || !record.result.pass) continue;
     const std::string path = directory->path() + "/o_" + record.result.variant + ".safetensors";
-    if (Status s = write_output(*record.source, record.result.output, path); !s.ok()) return s;
+    if (Status s =
+            write_output(*record.source, record.result.output, record.result.log_sum_exp, path);
+        !s.ok()) {
+      return s;
+    }
     print_line("O of " + record.result.variant + ": " + reference::one_line(path));
   }
   if (!request->performance) {

@@ -45,12 +45,12 @@ Result<reference::QkvOptions> named_tensors(const std::string& names) {
 }
 
 /// "; they serve head_dim 64": of those where a variant would serve the shape.
-std::string served_instead(reference::Shape shape, const std::vector<const Variant*>& variants,
-                           const Device& device) {
+std::string served_instead(reference::Shape shape, Dtype dtype,
+                           const std::vector<const Variant*>& variants, const Device& device) {
   std::string served;
   for (const int head_dim : {64, 128, 256}) {
     shape.head_dim = head_dim;
-    const Problem problem = problem_of(shape, Dtype::kE4M3);
+    const Problem problem = problem_of(shape, dtype);
     const auto serves = [&](const Variant* variant) {
       return variant->supports(problem, device).ok();
     };
@@ -67,14 +67,14 @@ Status add_variants(const RunRequest& request, std::vector<PendingCase>& cases) 
   for (PendingCase& pending : cases) {
     pending.variants = request.variants;
     if (!request.automatic) continue;
-    const auto chosen = detail::choose(problem_of(pending.shape, Dtype::kE4M3),
+    const auto chosen = detail::choose(problem_of(pending.shape, pending.dtype),
                                        request.choice.device, toggles_chosen());
     if (!chosen.ok()) {
       std::vector<const Variant*> all;
       for (const Variant& variant : variants()) all.push_back(&variant);
       return {chosen.status().code(),
               "shape " + pending.shape.name + ": " + chosen.status().message() +
-                  served_instead(pending.shape, all, request.choice.device)};
+                  served_instead(pending.shape, pending.dtype, all, request.choice.device)};
     }
     const auto there = std::find(pending.variants.begin(), pending.variants.end(), *chosen);
     if (there == pending.variants.end()) pending.variants.push_back(*chosen);
@@ -174,6 +174,7 @@ Result<std::vector<PendingCase>> pending_cases(const RunRequest& request,
     if (!data.ok()) return data.status();
     cases.push_back({(*data)->shape, (*data)->seed,
                      [made = *data]() -> Result<CasePointer> { return made; }, std::move(source)});
+    cases.back().dtype = (*data)->dtype;
   }
   for (const reference::Shape& shape : request.shapes) {
     for (const std::uint64_t seed : request.seeds) {
@@ -192,7 +193,7 @@ Result<std::vector<Declined>> declined_pairs(const RunRequest& request,
   std::string last_shape;
   for (const PendingCase& pending : cases) {
     if (std::exchange(last_shape, pending.shape.name) == pending.shape.name) continue;
-    const Problem problem = problem_of(pending.shape, Dtype::kE4M3);
+    const Problem problem = problem_of(pending.shape, pending.dtype);
     std::size_t served = 0;
     Status reason;
     for (const Variant* variant : pending.variants) {
@@ -205,10 +206,10 @@ Result<std::vector<Declined>> declined_pairs(const RunRequest& request,
       }
     }
     if (served == 0) {
-      return Status{reason.code(),
-                    "shape " + pending.shape.name +
-                        ": no chosen variant serves it: " + reason.message() +
-                        served_instead(pending.shape, pending.variants, request.choice.device)};
+      return Status{reason.code(), "shape " + pending.shape.name +
+                                       ": no chosen variant serves it: " + reason.message() +
+                                       served_instead(pending.shape, pending.dtype,
+                                                      pending.variants, request.choice.device)};
     }
   }
   return declined;

@@ -26,6 +26,7 @@ struct PendingCase {
   std::function<Result<std::shared_ptr<const reference::CaseData>>()> make;
   std::shared_ptr<const QkvSource> source = nullptr;  ///< of tensors that came from a file
   std::vector<const Variant*> variants = {};
+  Dtype dtype = Dtype::kE4M3;  ///< of its codes
 };
 
 /// The cases of a request: every (shape, seed), or the one of a file of tensors; with plan()'s own

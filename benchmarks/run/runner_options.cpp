@@ -117,9 +117,9 @@ Result<RunnerOptions> parse_runner_options(int argc, const char* const* argv) {
       .between(0, kMaxScale)
       .needs(qkv);
   line.add("--qkv-mask", options.qkv_mask, "none or causal").one_of({"none", "causal"}).needs(qkv);
-  line.add(
-          "--qkv-costs", options.qkv_costs,
-          "Say per head what their quantisation costs, and what rotation, smoothing and scales of blocks would leave")
+  line.add("--qkv-costs", options.qkv_costs,
+           "Say per head what their quantisation costs, and what rotation, smoothing and scales of "
+           "blocks would leave")
       .needs(qkv);
   line.add("--out", options.out,
            "Result folder; default: results/fp8_wmma_baseline/<YYYYMMDD-HHMMSS>");

@@ -70,28 +70,47 @@ class QkvReader {
                  k.seq,
                  head_dim,
                  Mask::kNone};
-    qkv.inputs = {convert(q, head_dim), convert(k, head_dim), convert(v, head_dim)};
+    if (dtype_of(q) != Dtype::kFloat) {
+      qkv.codes.emplace();
+      for (const auto& [view, tensor] : {std::pair(&q, &qkv.codes->q), std::pair(&k, &qkv.codes->k),
+                                         std::pair(&v, &qkv.codes->v)}) {
+        if (Status status = read_codes(*view, head_dim, *tensor); !status.ok()) return status;
+      }
+      return qkv;
+    }
+    const auto values = [&](const OperandView& view) {
+      return convert<float>(view, head_dim,
+                            [&](std::size_t index) { return element(*view.entry, index); });
+    };
+    qkv.inputs = {values(q), values(k), values(v)};
     return qkv;
   }
 
  private:
-  Status error(const OperandView& view, const char* field, const std::string& what) const {
+  Status error(const OperandView& view, const std::string& field, const std::string& what) const {
     return invalid_argument(path_ + ": tensor " + json_quoted(view.entry->name) + ", " + field +
                             ": " + what);
   }
 
-  Status find(const std::string& name, OperandView& view) const {
+  /// The tensor of that name, null if there is none.
+  Status find(const std::string& name, const SafetensorsEntry*& found) const {
+    found = nullptr;
     for (const SafetensorsEntry& entry : entries_) {
       const bool matches =
           options_.ignore_case ? lower(entry.name) == lower(name) : entry.name == name;
       if (!matches) continue;
-      if (view.entry != nullptr) {
-        return invalid_argument(path_ + ": tensors " + json_quoted(view.entry->name) + " and " +
+      if (found != nullptr) {
+        return invalid_argument(path_ + ": tensors " + json_quoted(found->name) + " and " +
                                 json_quoted(entry.name) + " both match " + json_quoted(name) +
                                 "; expected one");
       }
-      view.entry = &entry;
+      found = &entry;
     }
+    return {};
+  }
+
+  Status find(const std::string& name, OperandView& view) const {
+    if (Status status = find(name, view.entry); !status.ok()) return status;
     if (view.entry == nullptr) {
       return invalid_argument(path_ + ": tensor " + json_quoted(name) +
                               " is missing; there are: " + known_names());
@@ -111,8 +130,10 @@ class QkvReader {
 
   Status read_sizes(OperandView& view) const {
     const SafetensorsEntry& entry = *view.entry;
-    if (entry.dtype != "F32" && entry.dtype != "F16" && entry.dtype != "BF16") {
-      return error(view, "dtype", json_quoted(entry.dtype) + "; expected F32, F16 or BF16");
+    constexpr std::array kTypes = {"F32", "F16", "BF16", "F8_E4M3", "F8_E5M2"};
+    if (std::find(kTypes.begin(), kTypes.end(), entry.dtype) == kTypes.end()) {
+      return error(view, "dtype",
+                   json_quoted(entry.dtype) + "; expected F32, F16, BF16, F8_E4M3 or F8_E5M2");
     }
     const bool head_major = options_.layout == QkvLayout::kHeadMajor;
     const std::string expected =
@@ -136,6 +157,14 @@ class QkvReader {
   }
 
   Status check_consistency(const OperandView& q, const OperandView& k, const OperandView& v) const {
+    for (const OperandView* view : {&k, &v}) {
+      if (dtype_of(*view) != dtype_of(q)) {
+        return error(*view, "dtype",
+                     json_quoted(view->entry->dtype) + " beside " + json_quoted(q.entry->dtype) +
+                         " of " + json_quoted(q.entry->name) +
+                         "; FP8 tensors are all of one format");
+      }
+    }
     if (k.entry->shape != v.entry->shape) {
       return error(v, "shape",
                    show(v.entry->shape) + "; expected that of " + json_quoted(k.entry->name) +
@@ -156,6 +185,42 @@ class QkvReader {
     return {};
   }
 
+  /// Of codes; kFloat for whatever is quantised here.
+  static Dtype dtype_of(const OperandView& view) {
+    if (view.entry->dtype == "F8_E4M3") return Dtype::kE4M3;
+    return view.entry->dtype == "F8_E5M2" ? Dtype::kE5M2 : Dtype::kFloat;
+  }
+
+  Status read_codes(const OperandView& view, int head_dim, QuantisedTensor& tensor) const {
+    tensor.dtype = dtype_of(view);
+    tensor.codes = convert<std::uint8_t>(
+        view, head_dim, [&](std::size_t index) { return view.entry->bytes[index]; });
+    const auto heads = static_cast<std::size_t>(view.batch * view.heads);
+    tensor.descales.assign(heads, 1.0F);
+    OperandView descale;
+    if (Status s = find(view.entry->name + "_descale", descale.entry); !s.ok()) return s;
+    if (descale.entry == nullptr) return {};
+    const SafetensorsEntry& entry = *descale.entry;
+    if (entry.dtype != "F32") {
+      return error(descale, "dtype", json_quoted(entry.dtype) + "; expected F32");
+    }
+    const std::size_t size = entry.bytes.size() / sizeof(float);
+    const std::vector<std::uint64_t> of_heads = {static_cast<std::uint64_t>(view.batch),
+                                                 static_cast<std::uint64_t>(view.heads)};
+    if (size != 1 && entry.shape != of_heads) {
+      return error(
+          descale, "shape",
+          show(entry.shape) + "; expected one element, or (batch, heads), " + show(of_heads));
+    }
+    for (std::size_t head = 0; head < heads; ++head) {
+      const std::size_t at = size == 1 ? 0 : head;
+      std::memcpy(&tensor.descales[head], entry.bytes.data() + at * sizeof(float), sizeof(float));
+      if (std::isfinite(tensor.descales[head])) continue;
+      return error(descale, "element " + std::to_string(at), "is not finite");
+    }
+    return {};
+  }
+
   float element(const SafetensorsEntry& entry, std::size_t index) const {
     if (entry.dtype == "F32") {
       float value = 0.0F;
@@ -167,11 +232,14 @@ class QkvReader {
     return decode_16(code, entry.dtype == "F16" ? Dtype::kHalf : Dtype::kBFloat16);
   }
 
-  /// (batch, heads, seq, head_dim) contiguous, zero past the tensor's own head_dim.
-  std::vector<float> convert(const OperandView& view, int head_dim) const {
+  /// (batch, heads, seq, head_dim) contiguous of what `take` says of an element of the file, zero
+  /// past the tensor's own head_dim.
+  template <class Element, class Take>
+  std::vector<Element> convert(const OperandView& view, int head_dim, const Take& take) const {
     const bool head_major = options_.layout == QkvLayout::kHeadMajor;
     const std::int64_t rows = view.batch * view.heads * view.seq;
-    std::vector<float> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(head_dim));
+    std::vector<Element> values(static_cast<std::size_t>(rows) *
+                                static_cast<std::size_t>(head_dim));
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t s = row % view.seq;
       const std::int64_t h = row / view.seq % view.heads;
@@ -179,7 +247,7 @@ class QkvReader {
       const std::int64_t source = head_major ? row : (b * view.seq + s) * view.heads + h;
       for (std::int64_t d = 0; d < view.head_dim; ++d) {
         values[static_cast<std::size_t>(row * head_dim + d)] =
-            element(*view.entry, static_cast<std::size_t>(source * view.head_dim + d));
+            take(static_cast<std::size_t>(source * view.head_dim + d));
       }
     }
     return values;

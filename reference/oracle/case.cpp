@@ -144,6 +144,13 @@ Result<std::shared_ptr<const CaseData>> make_case(Qkv tensors, const std::string
     data.dtype = dtype;
     data.drawn = false;
     data.softmax_scale = tensors.softmax_scale;
+    if (tensors.codes) {
+      data.dtype = tensors.codes->q.dtype;
+      data.q = std::move(tensors.codes->q);
+      data.k = std::move(tensors.codes->k);
+      data.v = std::move(tensors.codes->v);
+      return from_codes(std::move(data));
+    }
     data.inputs = std::move(tensors.inputs);
     quantise_inputs(data);
     return with_references(std::move(data));

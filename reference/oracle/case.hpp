@@ -62,8 +62,8 @@ std::shared_ptr<const CaseData> with_references(CaseData data);
 std::shared_ptr<const CaseData> with_references(CaseData data, const std::vector<float>& k,
                                                 const std::vector<float>& v);
 
-/// The same as the first from tensors that load_qkv() read. `name` becomes the shape's name.
-/// kOutOfMemory if they do not fit.
+/// The same as the first from tensors that load_qkv() read, from_codes() where they are codes, of
+/// whatever `dtype`. `name` becomes the shape's name. kOutOfMemory if they do not fit.
 Result<std::shared_ptr<const CaseData>> make_case(Qkv tensors, const std::string& name, Mask mask,
                                                   Dtype dtype = Dtype::kE4M3);
 

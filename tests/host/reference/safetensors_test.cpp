@@ -15,6 +15,7 @@
 #include "reference/formats/half.hpp"
 #include "reference/inputs/philox.hpp"
 #include "reference/inputs/qkv.hpp"
+#include "reference/oracle/case.hpp"
 
 namespace fp8_sdpa::reference {
 namespace {
@@ -253,7 +254,8 @@ TEST(Safetensors, BadFieldsAreNamed) {
   refuse(shape + offsets, {"dtype", "missing"});
   refuse(R"("dtype":32,)" + shape + offsets, {"dtype", "not a string"});
   refuse(R"("dtype":"F64",)" + shape + offsets, {"data_offsets", "256 bytes", "takes 512"});
-  refuse(R"("dtype":"I32",)" + shape + offsets, {"dtype", "\"I32\"", "F32, F16 or BF16"});
+  refuse(R"("dtype":"I32",)" + shape + offsets,
+         {"dtype", "\"I32\"", "F32, F16, BF16, F8_E4M3 or F8_E5M2"});
   refuse(R"("dtype":"Q\n7",)" + shape + offsets, {"dtype", "\"Q\\n7\""});
   refuse(dtype + offsets, {"shape", "missing"});
   refuse(dtype + R"("shape":64,)" + offsets, {"shape", "not an array"});
@@ -300,6 +302,61 @@ TEST(Safetensors, SizesMustFitTogether) {
   tensors[1] = make_tensor("k", "F32", {1, 2, 5, 64});
   tensors[2] = make_tensor("v", "F32", {1, 2, 5, 64});
   expect_refused(encode_safetensors(tensors), {"tensor \"q\", shape", "3 heads", "2 heads"});
+}
+
+/// Codes 0, 1, 2, ... of each tensor, whose element i is in the file's order.
+std::vector<SafetensorsTensor> codes(const std::string& dtype) {
+  std::vector<SafetensorsTensor> tensors = valid_tensors();
+  for (SafetensorsTensor& tensor : tensors) {
+    tensor.dtype = dtype;
+    tensor.bytes.resize(tensor.bytes.size() / 4);
+    for (std::uint8_t next = 0; std::uint8_t & byte : tensor.bytes) byte = next++ % 120;
+  }
+  return tensors;
+}
+
+SafetensorsTensor descales(const std::string& name, const std::vector<std::uint64_t>& shape,
+                           const std::vector<float>& values) {
+  SafetensorsTensor tensor{name, "F32", shape, Bytes(values.size() * sizeof(float))};
+  std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
+  return tensor;
+}
+
+TEST(Safetensors, CodesAreTakenAsTheyAre) {
+  for (const bool e5m2 : {false, true}) {
+    auto tensors = codes(e5m2 ? "F8_E5M2" : "F8_E4M3");
+    tensors.push_back(descales("q_descale", {1, 2}, {0.5F, 3.0F}));
+    tensors.push_back(descales("k_descale", {}, {0.25F}));
+    const auto qkv = parse_qkv(encode_safetensors(tensors), "x");
+    ASSERT_TRUE(qkv.ok()) << qkv.status().message();
+    ASSERT_TRUE(qkv->codes.has_value());
+    EXPECT_EQ(qkv->codes->q.dtype, e5m2 ? Dtype::kE5M2 : Dtype::kE4M3);
+    EXPECT_EQ(qkv->codes->q.codes, tensors[0].bytes);
+    EXPECT_EQ(qkv->codes->q.descales, (std::vector{0.5F, 3.0F}));
+    EXPECT_EQ(qkv->codes->k.descales, std::vector{0.25F});
+    EXPECT_EQ(qkv->codes->v.descales, std::vector{1.0F}) << "there are none of V";
+    const auto made = make_case(*qkv, "codes", Mask::kNone);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    EXPECT_EQ((*made)->q.codes, tensors[0].bytes);
+    EXPECT_EQ((*made)->inputs.q, dequantise(qkv->codes->q));
+    EXPECT_EQ((*made)->reference_quantised.o, (*made)->reference_kernel.o);
+  }
+}
+
+TEST(Safetensors, CodesThatAreNoneAreRefused) {
+  auto mixed = codes("F8_E4M3");
+  mixed[1] = make_tensor("k", "F16", {1, 1, 5, 64});
+  expect_refused(encode_safetensors(mixed), {"tensor \"k\", dtype", "F16", "all of one"});
+  const auto with = [](const SafetensorsTensor& tensor) {
+    auto tensors = codes("F8_E4M3");
+    tensors.push_back(tensor);
+    return encode_safetensors(tensors);
+  };
+  expect_refused(with(descales("q_descale", {1, 3}, {1, 1, 1})),
+                 {"tensor \"q_descale\", shape", "[1, 3]", "[1, 2]"});
+  expect_refused(with(make_tensor("v_descale", "F16", {1, 1})), {"v_descale", "dtype", "F32"});
+  expect_refused(with(descales("q_descale", {1, 2}, {1, NAN})),
+                 {"q_descale", "element 1", "is not finite"});
 }
 
 TEST(Safetensors, FilesThatCannotBeReadOrWrittenAreNamed) {

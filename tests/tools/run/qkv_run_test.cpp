@@ -126,7 +126,7 @@ TEST_F(QkvRun, WritesOInTheLayoutOfTheFileWithoutThePadding) {
   for (std::size_t i = 0; i < output.size(); ++i) output[i] = static_cast<std::uint16_t>(i);
   for (const char* layout : {"bhsd", "bshd"}) {
     source.layout = layout;
-    ASSERT_TRUE(write_output(source, output, at("o.safetensors")).ok());
+    ASSERT_TRUE(write_output(source, output, {}, at("o.safetensors")).ok());
     const bool head_major = source.layout == "bhsd";
     const std::string file = read(at("o.safetensors"));
     EXPECT_NE(file.find(head_major ? R"("shape":[1,2,3,2])" : R"("shape":[1,3,2,2])"),
@@ -142,6 +142,43 @@ TEST_F(QkvRun, WritesOInTheLayoutOfTheFileWithoutThePadding) {
         }
       }
     }
+  }
+}
+
+// What a server keeps: codes and descales. O is that of the tensors which they stand for, and an
+// LSE beside it.
+TEST_F(QkvRun, JudgesCodesWithTheirDescales) {
+  for (const std::string format : {"E4M3", "E5M2"}) {
+    std::vector<reference::SafetensorsTensor> tensors;
+    for (const char name : {'q', 'k', 'v'}) {
+      tensors.push_back({std::string(1, name), "F8_" + format, {1, 2, 160, 64}, {}});
+      for (std::size_t i = 0; i < std::size_t{2 * 160 * 64}; ++i) {
+        // Of either sign, of magnitudes from 2^-3 to 1.
+        const auto code = static_cast<std::uint8_t>(i * static_cast<std::size_t>(name % 7 + 3));
+        const int one = format == "E4M3" ? 0x38 : 0x3c;
+        const int step = format == "E4M3" ? 8 : 4;
+        tensors.back().bytes.push_back(
+            static_cast<std::uint8_t>((code & 0x80) | (one - code % (3 * step))));
+      }
+    }
+    tensors.push_back({"v_descale", "F32", {1, 2}, std::vector<std::uint8_t>(8)});
+    const std::array descales = {0.5F, 4.0F};
+    std::memcpy(tensors.back().bytes.data(), descales.data(), sizeof descales);
+    ASSERT_TRUE(reference::write_safetensors(at("t.safetensors"), tensors).ok());
+    const Ran ran = judge("sm80_mma");
+    EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+    const std::string name = format == "E4M3" ? "e4m3" : "e5m2";
+    EXPECT_NE(ran.out.find(" D=64, " + name + " codes, softmax scale"), std::string::npos)
+        << ran.out;
+    EXPECT_EQ(recorded().at("dtype"), name);
+    EXPECT_NE(judge("sm80_mma", {"--qkv-costs"}).err.find("--qkv-costs: t.safetensors has codes"),
+              std::string::npos);
+    const Ran hopper = judge("sm90_independent");
+    EXPECT_EQ(hopper.exit_code, format == "E4M3" ? 0 : 2) << hopper.out << hopper.err;
+    if (hopper.exit_code != 0) continue;
+    const std::string file = read(at("out/o_sm90_independent.safetensors"));
+    EXPECT_NE(file.find(R"("lse":{"dtype":"F32","shape":[1,2,160])"), std::string::npos)
+        << file.substr(0, 200);
   }
 }
 
