@@ -238,8 +238,10 @@ Result<RunResults> run_cases(const RunRequest& request, const std::vector<Pendin
       const std::pair key(pending.shape.name, std::string(variant->name));
       passed.try_emplace(key, true).first->second &= record->result.pass;
       judged.try_emplace(key, record->result.output);
-      if (pending.source == nullptr) record->result.output.clear();
-      record->result.log_sum_exp.clear();
+      if (pending.source == nullptr) {  // nobody will write them
+        record->result.output.clear();
+        record->result.log_sum_exp.clear();
+      }
       results.correctness.push_back(std::move(*record));
     }
   }
