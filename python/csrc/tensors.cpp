@@ -160,17 +160,18 @@ Tensor view_by_tokens(const TorchTensor& tensor, const char* name) {
           1};
 }
 
-const std::int32_t* words_of(const TorchTensor& tensor, std::initializer_list<std::int64_t> size,
-                             const char* name) {
-  bool right = tensor.scalar_type() == ScalarType::Int && tensor.is_contiguous() &&
-               tensor.dim() == static_cast<std::int64_t>(size.size());
+const void* array_of(const TorchTensor& tensor, ScalarType type,
+                     std::initializer_list<std::int64_t> size, const char* name) {
+  bool fits = tensor.scalar_type() == type && tensor.is_contiguous() &&
+              tensor.dim() == static_cast<std::int64_t>(size.size());
   std::int64_t axis = 0;
-  for (const std::int64_t entries : size) right = right && tensor.size(axis++) == entries;
-  if (!right) {
-    fail(invalid_argument(std::string(name) + " must be int32, contiguous, of shape " +
-                          text_of(size)));
-  }
-  return static_cast<const std::int32_t*>(tensor.const_data_ptr());
+  for (const std::int64_t length : size) fits = fits && tensor.size(axis++) == length;
+  if (fits) return tensor.const_data_ptr();
+  const char* const expected = type == ScalarType::Int    ? "int32"
+                               : type == ScalarType::Long ? "int64"
+                                                          : "float32";
+  fail(invalid_argument(std::string(name) + " must be " + expected + ", contiguous, of shape " +
+                        text_of(size)));
 }
 
 TorchTensor broadcast(const TorchTensor& tensor, std::initializer_list<std::int64_t> size,

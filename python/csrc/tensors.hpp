@@ -70,9 +70,10 @@ Tensor view_of(const TorchTensor& tensor, Dtype dtype);
 /// A view of (batch, seq, heads, head_dim), or of packed sequences (total, heads, head_dim), as
 /// they lie; fails if the innermost stride is not 1.
 Tensor view_by_tokens(const TorchTensor& tensor, const char* name);
-/// The int32 of a contiguous tensor of shape `size`; fails for another.
-const std::int32_t* words_of(const TorchTensor& tensor, std::initializer_list<std::int64_t> size,
-                             const char* name);
+/// The memory of a contiguous tensor of shape `size` and of `type`, Int, Long or Float; fails for
+/// another.
+const void* array_of(const TorchTensor& tensor, ScalarType type,
+                     std::initializer_list<std::int64_t> size, const char* name);
 /// float32, contiguous, of shape `size`, from what broadcasts to it: `tensor` itself where its
 /// memory is that already.
 TorchTensor broadcast(const TorchTensor& tensor, std::initializer_list<std::int64_t> size,

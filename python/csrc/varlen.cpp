@@ -43,6 +43,15 @@ void check_equal(const std::string& what, std::int64_t a, std::int64_t b) {
   if (a != b) fail(invalid_argument(what + ", " + number(a) + " and " + number(b)));
 }
 
+/// array_of() of a tensor that lies where the others do; null where there is none.
+template <class T>
+const T* array_of(const Place& place, const std::optional<TorchTensor>& tensor, ScalarType type,
+                  std::initializer_list<std::int64_t> size, const char* name) {
+  if (!tensor) return nullptr;
+  place.check_holds(*tensor, name);
+  return static_cast<const T*>(torch_op::array_of(*tensor, type, size, name));
+}
+
 /// Sizes of the problem, and what the device is told of lengths.
 void describe_sequences(const Place& place, const TorchTensor& q, const TorchTensor& k,
                         const TorchTensor& v, const Lengths& lengths, Problem& p) {
@@ -80,11 +89,8 @@ void describe_sequences(const Place& place, const TorchTensor& q, const TorchTen
   p.seq_kv = packed_k || paged ? lengths.max_seqlen_k : ks.seq;
 
   const auto words = [&](const std::optional<TorchTensor>& tensor,
-                         std::initializer_list<std::int64_t> size,
-                         const char* name) -> const std::int32_t* {
-    if (!tensor) return nullptr;
-    place.check_holds(*tensor, name);
-    return words_of(*tensor, size, name);
+                         std::initializer_list<std::int64_t> size, const char* name) {
+    return array_of<std::int32_t>(place, tensor, ScalarType::Int, size, name);
   };
   const std::int64_t batch = p.batch;
   p.ragged.cu_seqlens_q = words(lengths.cu_seqlens_q, {batch + 1}, "cu_seqlens_q");
@@ -99,7 +105,7 @@ void describe_sequences(const Place& place, const TorchTensor& q, const TorchTen
                to_int(columns, "max_pages")};
   }
   p.fault = const_cast<std::uint32_t*>(
-      reinterpret_cast<const std::uint32_t*>(words(lengths.fault, {1}, "fault")));
+      array_of<std::uint32_t>(place, lengths.fault, ScalarType::Int, {1}, "fault"));
 }
 
 }  // namespace
@@ -184,25 +190,6 @@ Results attention_varlen(const Place& place, const TorchTensor& q, const TorchTe
 
 namespace {
 
-/// The contiguous memory of `tensor`, of that type and shape, where the others lie.
-template <class T>
-const T* array_of(const Place& place, const TorchTensor& tensor, ScalarType type,
-                  const char* type_name, std::initializer_list<std::int64_t> size,
-                  const char* name) {
-  place.check_holds(tensor, name);
-  bool fits = tensor.scalar_type() == type && tensor.is_contiguous() &&
-              tensor.dim() == static_cast<std::int64_t>(size.size());
-  std::string expected;
-  std::int64_t axis = 0;
-  for (const std::int64_t length : size) {
-    fits = fits && tensor.size(axis++) == length;
-    expected += (expected.empty() ? "" : ", ") + number(length);
-  }
-  if (fits) return static_cast<const T*>(tensor.const_data_ptr());
-  fail(invalid_argument(std::string(name) + " must be " + type_name + ", contiguous, of shape (" +
-                        expected + ")"));
-}
-
 Rotary rotary_of(const Place& place, const Angles& angles, std::int64_t tokens) {
   if (angles.cos_sin.has_value() != angles.positions.has_value()) {
     fail(invalid_argument("cos_sin and positions are for each other; both or none"));
@@ -211,10 +198,9 @@ Rotary rotary_of(const Place& place, const Angles& angles, std::int64_t tokens) 
   const TorchTensor& table = *angles.cos_sin;
   const std::int64_t rows = table.dim() == 2 ? table.size(0) : 0;
   const std::int64_t columns = table.dim() == 2 ? table.size(1) : 0;
-  return {.cos_sin = array_of<float>(place, table, ScalarType::Float, "float32", {rows, columns},
-                                     "cos_sin"),
-          .positions = array_of<std::int64_t>(place, *angles.positions, ScalarType::Long, "int64",
-                                              {tokens}, "positions"),
+  return {.cos_sin = array_of<float>(place, table, ScalarType::Float, {rows, columns}, "cos_sin"),
+          .positions = array_of<std::int64_t>(place, angles.positions, ScalarType::Long, {tokens},
+                                              "positions"),
           .max_positions = rows,
           .dim = to_int(columns, "the columns of cos_sin"),
           .interleaved = angles.interleaved};
@@ -250,8 +236,7 @@ void append_to_cache(const Place& place, const TorchTensor& k, const TorchTensor
   a.head_dim = to_int(ks.head_dim, "head_dim");
   a.pages = to_int(k_pool.batch, "pages");
   a.page_size = to_int(k_pool.seq, "page_size");
-  a.slots = array_of<std::int64_t>(place, slot_mapping, ScalarType::Long, "int64", {ks.seq},
-                                   "slot_mapping");
+  a.slots = array_of<std::int64_t>(place, slot_mapping, ScalarType::Long, {ks.seq}, "slot_mapping");
   place.check_holds(k_descale, "k_descale");
   place.check_holds(v_descale, "v_descale");
   const TorchTensor of_k = broadcast(k_descale, {1, ks.heads}, "k_descale");
@@ -259,10 +244,8 @@ void append_to_cache(const Place& place, const TorchTensor& k, const TorchTensor
   a.descale_k = of_k.const_data_ptr<float>();
   a.descale_v = of_v.const_data_ptr<float>();
   a.rotary = rotary_of(place, angles, ks.seq);
-  if (fault) {
-    a.fault = const_cast<std::uint32_t*>(
-        array_of<std::uint32_t>(place, *fault, ScalarType::Int, "int32", {1}, "fault"));
-  }
+  a.fault = const_cast<std::uint32_t*>(
+      array_of<std::uint32_t>(place, fault, ScalarType::Int, {1}, "fault"));
   if (a.tokens == 0) return;
   a.k = view_by_tokens(k, "k");
   a.v = view_by_tokens(v, "v");
