@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -283,13 +284,11 @@ std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor> quantise_op(
                           std::to_string(kKeysOfBlock) + " (of k and v)"));
   }
   if (descale) place.check_holds(*descale, "descale");
-  const bool of_blocks = block_rows != 0;
-  const std::int64_t blocks = of_blocks ? (s.seq + block_rows - 1) / block_rows : 0;
-  TorchTensor scales = descale
-                           ? (of_blocks ? broadcast(*descale, {s.batch, s.heads, blocks}, "descale")
-                                        : broadcast(*descale, {s.batch, s.heads}, "descale"))
-                       : of_blocks ? empty(x, {s.batch, s.heads, blocks}, ScalarType::Float)
-                                   : empty(x, {s.batch, s.heads}, ScalarType::Float);
+  const auto of_all = [&](std::initializer_list<std::int64_t> size) {
+    return descale ? broadcast(*descale, size, "descale") : empty(x, size, ScalarType::Float);
+  };
+  TorchTensor scales = block_rows == 0 ? of_all({s.batch, s.heads})
+                                       : of_all({s.batch, s.heads, (s.seq - 1) / block_rows + 1});
   const TorchTensor made = descale ? empty(x, {0}, ScalarType::Float) : scales;
   TorchTensor mean = smooth ? empty(x, {s.batch, s.heads, s.head_dim}, ScalarType::Float)
                             : empty(x, {0}, ScalarType::Float);
