@@ -9,7 +9,7 @@ from torch import Tensor
 
 torch.ops.load_library(pathlib.Path(__file__).with_name("_fp8_sdpa.so"))
 _ops = torch.ops.fp8_sdpa
-_attention_fp8_op, _attention_fp8_lse_op = _ops.attention_fp8.default, _ops.attention_fp8.lse
+_attention_fp8_out, _attention_fp8_lse = _ops.attention_fp8.default, _ops.attention_fp8.lse
 
 # --- errors ------------------------------------------------------------------------------------
 
@@ -222,8 +222,8 @@ def attention_fp8(
     a, b, c = descales
     try:  # no function between: a call of a server's takes some microseconds
         if return_lse:
-            return _attention_fp8_lse_op(q, k, v, a, b, c, causal, scale, out_dtype, batch_invariant, exact_lse)
-        return _attention_fp8_op(q, k, v, a, b, c, causal, scale, out_dtype, batch_invariant)
+            return _attention_fp8_lse(q, k, v, a, b, c, causal, scale, out_dtype, batch_invariant, exact_lse)
+        return _attention_fp8_out(q, k, v, a, b, c, causal, scale, out_dtype, batch_invariant)
     except RuntimeError as error:
         raise _named(error) from None
 
