@@ -15,14 +15,14 @@ namespace fp8_sdpa::bench {
 QkvSource describe(const reference::Qkv& tensors, const std::string& file,
                    const std::string& layout) {
   QkvSource source{file, layout, tensors.sizes, tensors.original_head_dim, tensors.softmax_scale};
-  reference::Inputs inputs = tensors.inputs;
+  reference::Inputs of_codes;
   if (tensors.codes) {
-    const auto& [q, k, v] = *tensors.codes;
     source.has_codes = true;
-    source.dtype = q.dtype;
-    inputs = {dequantise(q), dequantise(k), dequantise(v)};
+    source.dtype = tensors.codes->q.dtype;
+    of_codes = {dequantise(tensors.codes->q), dequantise(tensors.codes->k),
+                dequantise(tensors.codes->v)};
   }
-  const auto& [q, k, v] = inputs;
+  const auto& [q, k, v] = tensors.codes ? of_codes : tensors.inputs;
   for (std::size_t i = 0; const auto* values : {&q, &k, &v}) {
     source.nan[i] =
         std::count_if(values->begin(), values->end(), [](float x) { return std::isnan(x); });

@@ -112,7 +112,9 @@ def test_attention_with_scales_of_blocks(device, rotate, smooth):
     q, k, v = problem(device, seq_q=150, seq_kv=300)
     q[:, :, 130] *= 1e5  # of the last block: it costs the rows of the others nothing
     block = {"granularity": "block", "batch_invariant": True}
+    plain = fp8_sdpa.explain(q, k, v, batch_invariant=True)
     said = fp8_sdpa.explain(q, k, v, **block)
+    assert fp8_sdpa.explain(q, k, v, batch_invariant=True) == plain  # two plans, remembered apart
     if not has_blocks(device):
         assert said.endswith("a scale per (batch, head)")
         return
