@@ -78,6 +78,17 @@ TEST_P(Quantise, AnAmaxWhoseScaleUnderflowsGivesNoNan) {
   EXPECT_EQ(dequantise(tensor)[0], 0.0F);
 }
 
+// Two heads of three rows of two elements, in blocks of two rows: the last block of each has one.
+// Beside a row of 1000, which is a code, 1e-3 would be zero.
+TEST(Quantised, ABlockEndsWithItsHead) {
+  const std::vector<float> values = {1e-3F, 2e-3F, 1e-3F, -2e-3F, 1000.0F, 0.0F,
+                                     1e-3F, 2e-3F, 1e-3F, 2e-3F,  1000.0F, 0.0F};
+  const auto made = quantised(values, 2, 2, /*rotated=*/false, /*smoothed=*/false, 0, 2);
+  ASSERT_EQ(made.size(), values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_FLOAT_EQ(made[i], values[i]) << i;
+  EXPECT_EQ(quantised(values, 2, 2, false, false)[0], 0.0F) << "with a scale a head";
+}
+
 INSTANTIATE_TEST_SUITE_P(Formats, Quantise, testing::Values(Dtype::kE4M3, Dtype::kE5M2),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
