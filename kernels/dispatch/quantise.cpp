@@ -128,7 +128,11 @@ Result<QuantisePlan> plan(const Quantisation& quantisation, const Device& device
   if (Status s = check_shape(quantisation); !s.ok()) return s;
   if (Status s = check_dtypes(quantisation); !s.ok()) return s;
   if (Status s = check_memory(quantisation); !s.ok()) return s;
-  if (Status s = detail::check_has_code("quantise", quantiser::kMinSmVersion, device); !s.ok()) {
+  const bool blocks = quantisation.block_rows != 0;
+  if (Status s = detail::check_has_code(
+          blocks ? "quantise of blocks of rows" : "quantise",
+          blocks ? quantiser::kMinSmVersionOfBlocks : quantiser::kMinSmVersion, device);
+      !s.ok()) {
     return s;
   }
   QuantisePlan result;

@@ -14,6 +14,7 @@
 #include "dispatch/check_problem.hpp"
 #include "dispatch/check_tensor.hpp"
 #include "dispatch/choose.hpp"
+#include "dispatch/compiled_archs.hpp"
 #include "dispatch/plan_state.hpp"
 #include "fp8_sdpa/quantise.hpp"
 #include "gpu/queue.hpp"
@@ -46,12 +47,23 @@ class Layout {
 struct Steps {
   Quantisation q, k, v;
   Problem attention;
+  bool at_once;          ///< Q, K and V by one launch
   std::byte* workspace;  ///< of one step at a time
 };
 
-Steps steps_of(const UnquantisedProblem& problem, Granularity granularity, void* base) {
+bool have_one_dtype(const Problem& p) { return p.k.dtype == p.q.dtype && p.v.dtype == p.q.dtype; }
+
+/// Whether every head is one block of the kernel that quantises blocks of rows.
+bool heads_are_blocks(const Problem& p, const Device& device) {
+  return std::max(p.seq_q, p.seq_kv) <= kKeysOfBlock && have_one_dtype(p) &&
+         detail::check_has_code("", quantiser::kMinSmVersionOfBlocks, device).ok();
+}
+
+Steps steps_of(const UnquantisedProblem& problem, Granularity granularity, const Device& device,
+               void* base) {
   const Problem& p = problem.attention;
   const bool blocks = granularity == Granularity::kBlock;
+  const bool at_once = blocks || heads_are_blocks(p, device);
   Layout layout(base);
   const auto quantisation = [&](const Tensor& from, int heads, std::int64_t seq, int block_rows) {
     Quantisation q;
@@ -67,21 +79,24 @@ Steps steps_of(const UnquantisedProblem& problem, Granularity granularity, void*
                head,
                p.head_dim,
                1};
-    if (blocks) q.block_rows = block_rows;
+    if (at_once) q.block_rows = blocks ? block_rows : kKeysOfBlock;
     q.descales = layout.take<float>(std::int64_t{p.batch} * heads *
                                     descales_of_head(granularity, seq, block_rows));
     return q;
   };
   Steps steps{quantisation(p.q, p.heads_q, p.seq_q, kQueriesOfBlock),
               quantisation(p.k, p.heads_kv, p.seq_kv, kKeysOfBlock),
-              quantisation(p.v, p.heads_kv, p.seq_kv, kKeysOfBlock), p, nullptr};
+              quantisation(p.v, p.heads_kv, p.seq_kv, kKeysOfBlock),
+              p,
+              at_once,
+              nullptr};
   for (Quantisation* q : {&steps.q, &steps.k}) {
     q->rotate = problem.rotate;
     q->seed = problem.seed;
   }
   steps.k.smooth = problem.smooth;
   if (problem.smooth && p.lse != nullptr) {
-    if (!blocks) {
+    if (!at_once) {
       steps.k.mean = layout.take<float>(std::int64_t{p.batch} * p.heads_kv * p.head_dim);
       steps.q.dot_with = steps.k.mean;
     }
@@ -128,11 +143,7 @@ Status check_shape(const Problem& p) {
   return {};
 }
 
-bool is_of_blocks(const Steps& steps) {
-  return steps.attention.descales.granularity == Granularity::kBlock;
-}
-
-/// What they need: of blocks together, else the most that one of them does.
+/// What they need: at once together, else the most that one of them does.
 Result<std::size_t> workspace_of_quantisations(const Steps& steps, const Device& device) {
   std::size_t most = 0;
   for (const auto& [name, step] : {std::pair{"q", &steps.q}, {"k", &steps.k}, {"v", &steps.v}}) {
@@ -150,8 +161,8 @@ Result<std::size_t> workspace_of_quantisations(const Steps& steps, const Device&
 struct QuantiserCost {
   double call_us, us_of_megabyte;
 };
-constexpr QuantiserCost kOfHeads{7.0, 0.54};
-constexpr QuantiserCost kOfBlocks{2.0, 0.46};
+constexpr QuantiserCost kOfHeads{24.0, 0.44};
+constexpr QuantiserCost kAtOnce{5.5, 0.43};
 
 double predicted_us(const Steps& steps, const Device& device, const PlanOptions& options) {
   const std::vector<detail::Prediction> attention =
@@ -162,7 +173,7 @@ double predicted_us(const Steps& steps, const Device& device, const PlanOptions&
     bytes += static_cast<double>(q->batch) * q->heads * static_cast<double>(q->seq) * q->head_dim *
              (size_of(q->from.dtype) + 1);
   }
-  const QuantiserCost& cost = is_of_blocks(steps) ? kOfBlocks : kOfHeads;
+  const QuantiserCost& cost = steps.at_once ? kAtOnce : kOfHeads;
   return attention.front().us + cost.call_us + 1e-6 * bytes * cost.us_of_megabyte;
 }
 
@@ -172,10 +183,9 @@ Result<Plan> plan_attention(const UnquantisedProblem& problem, const Device& dev
                             const Variant* variant, const PlanOptions& options) {
   const Problem& p = problem.attention;
   void* const nowhere = reinterpret_cast<void*>(detail::kNowhere);
-  const Steps heads = steps_of(problem, Granularity::kHead, nowhere);
-  const bool alike = p.k.dtype == p.q.dtype && p.v.dtype == p.q.dtype;
-  if (problem.granularity == Granularity::kBlock && alike) {
-    const Steps blocks = steps_of(problem, Granularity::kBlock, nowhere);
+  const Steps heads = steps_of(problem, Granularity::kHead, device, nowhere);
+  if (problem.granularity == Granularity::kBlock && have_one_dtype(p)) {
+    const Steps blocks = steps_of(problem, Granularity::kBlock, device, nowhere);
     Result<Plan> made = plan(blocks.attention, device, variant, options);
     const bool asked = variant != nullptr || options.batch_invariant;
     if (made.ok() &&
@@ -187,7 +197,7 @@ Result<Plan> plan_attention(const UnquantisedProblem& problem, const Device& dev
 }
 
 template <Backend kBackend>
-Status quantise_blocks(const Steps& steps, const gpu::Queue& queue) {
+Status quantise_at_once(const Steps& steps, const gpu::Queue& queue) {
   const std::array all = {steps.k, steps.q, steps.v};
   return quantiser::launch_slabs<kBackend>(all, reinterpret_cast<float*>(steps.workspace), queue);
 }
@@ -211,8 +221,8 @@ Status add_to_lse(const Steps& steps, float scale, const gpu::Queue& queue) {
 
 template <Backend kBackend>
 Status run(const UnquantisedPlan& made, const Steps& steps, const gpu::Queue& queue) {
-  const Status quantised = is_of_blocks(steps)
-                               ? quantise_blocks<kBackend>(steps, queue)
+  const Status quantised = steps.at_once
+                               ? quantise_at_once<kBackend>(steps, queue)
                                : quantise_heads(steps, made.attention().device(), queue.stream);
   if (!quantised.ok()) return quantised;
   Plan attention = made.attention();
@@ -237,11 +247,11 @@ Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& de
   if (Status s = check_shape(problem.attention); !s.ok()) return s;
   void* const nowhere = reinterpret_cast<void*>(detail::kNowhere);
   const Result<std::size_t> of_heads =
-      workspace_of_quantisations(steps_of(problem, Granularity::kHead, nowhere), device);
+      workspace_of_quantisations(steps_of(problem, Granularity::kHead, device, nowhere), device);
   if (!of_heads.ok()) return of_heads.status();
   const Result<Plan> attention = plan_attention(problem, device, variant, options);
   if (!attention.ok()) return attention.status();
-  const Steps steps = steps_of(problem, attention->problem().descales.granularity, nowhere);
+  const Steps steps = steps_of(problem, attention->problem().descales.granularity, device, nowhere);
   const Result<std::size_t> most = workspace_of_quantisations(steps, device);
   if (!most.ok()) return most.status();
   UnquantisedPlan result;
@@ -263,7 +273,7 @@ Status rebind(UnquantisedPlan& plan, const UnquantisedProblem& problem) {
         "plan() it");
   }
   const Steps steps = steps_of(problem, plan.attention_.problem().descales.granularity,
-                               reinterpret_cast<void*>(detail::kNowhere));
+                               plan.attention_.device(), reinterpret_cast<void*>(detail::kNowhere));
   const Result<std::size_t> most = workspace_of_quantisations(steps, plan.attention_.device());
   if (!most.ok()) return most.status();
   if (Status s = rebind(plan.attention_, steps.attention); !s.ok()) return s;
@@ -283,7 +293,7 @@ Status forward(const UnquantisedPlan& made, void* workspace, CUstream_st* stream
   }
   const Device& device = made.attention().device();
   const Steps steps =
-      steps_of(made.problem(), made.attention().problem().descales.granularity, workspace);
+      steps_of(made.problem(), made.attention().problem().descales.granularity, device, workspace);
   const gpu::Queue queue{stream, device.executor.get()};
 #if FP8_SDPA_HAS_DEVICE
   if (device.backend == Backend::kDevice) return run<Backend::kDevice>(made, steps, queue);

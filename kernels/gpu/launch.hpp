@@ -170,9 +170,12 @@ fp8_sdpa::Status launch(dim3 grid, const typename K::Params& params, const Queue
   config.stream = queue.stream;
   config.attrs = &attribute;
   config.numAttrs = early || is_cooperative<K>() ? 1 : 0;
+  // By the C function: the template copies the parameters once more.
+  void* arguments[] = {const_cast<typename K::Params*>(&params)};
   for (const bool anew : {false, true}) {
     if (fp8_sdpa::Status s = allow_shared_memory<K>(anew); !s.ok()) return s;
-    const cudaError_t error = cudaLaunchKernelEx(&config, kernel_entry<K>, params);
+    const cudaError_t error =
+        cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel_entry<K>), arguments);
     const bool may_have_been_reset = error == cudaErrorInvalidValue && !anew;
     if (!may_have_been_reset) {
       FP8_SDPA_RETURN_IF_CUDA_ERROR(error);

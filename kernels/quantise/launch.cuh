@@ -1,6 +1,7 @@
 // Launches the quantiser's kernel, for one backend.
 #pragma once
 
+#include <algorithm>
 #include <span>
 
 #include "quantise/kernel.cuh"
@@ -26,16 +27,13 @@ template <Dtype kFrom, int kDim>
 Status launch_slabs_kernel(std::span<const Quantisation> all, float* sums,
                            const gpu::Queue& queue) {
   const SlabsParams slabs = make_slabs_params(all, sums);
-  for (const Quantisation& q : all) {
-    if (!q.smooth) continue;
-    const SumsParams params = make_sums_params(q, sums);
-    const auto blocks = static_cast<unsigned>(params.tensor.all_heads * params.shares);
-    if (Status s = gpu::launch<ColumnSums<kFrom, kDim>>(dim3(blocks), params, queue); !s.ok()) {
-      return s;
-    }
-  }
-  const auto blocks = static_cast<unsigned>(slabs.end[all.size() - 1]);
-  return gpu::launch<Slabs<kFrom, kDim>>(dim3(blocks), slabs, queue);
+  const dim3 grid(static_cast<unsigned>(slabs.end[all.size() - 1]));
+  if (!slabs.behind_sums) return gpu::launch<Slabs<kFrom, kDim>>(grid, slabs, queue);
+  const auto smooths = std::ranges::find_if(all, &Quantisation::smooth);
+  const SumsParams params = make_sums_params(*smooths, sums);
+  const dim3 sums_grid(static_cast<unsigned>(params.tensor.all_heads * params.shares));
+  return gpu::launch_both<ColumnSums<kFrom, kDim>, Slabs<kFrom, kDim>>(sums_grid, params, grid,
+                                                                       slabs, queue);
 }
 
 /// f.operator()<kFrom, kDim>() for those of a quantisation.

@@ -76,7 +76,7 @@ std::int64_t all_tiles(const Quantisation& q) {
 }
 
 std::size_t sums_of_shares(const Quantisation& q) {
-  if (!q.smooth) return 0;
+  if (!q.smooth || shares_of(q.seq) == 0) return 0;
   const auto heads = static_cast<std::size_t>(q.batch) * static_cast<std::size_t>(q.heads);
   return heads * static_cast<std::size_t>(shares_of(q.seq)) * static_cast<std::size_t>(q.head_dim);
 }
@@ -143,6 +143,7 @@ Params make_params(const Quantisation& q, void* workspace, int blocks) {
 }
 
 int shares_of(std::int64_t seq) {
+  if (seq <= kOwnSumRows) return 0;
   return static_cast<int>(std::min<std::int64_t>((seq + kShareRows - 1) / kShareRows, kMaxShares));
 }
 
@@ -162,10 +163,12 @@ SlabsParams make_slabs_params(std::span<const Quantisation> all, const float* su
     slab.block_rows = q.block_rows;
     slab.blocks = static_cast<int>((q.seq + q.block_rows - 1) / q.block_rows);
     slab.slabs = static_cast<int>((q.seq + kSlabRows - 1) / kSlabRows);
+    slab.summed = -1;
     if (q.smooth || (q.dots != nullptr && q.dot_with == nullptr)) {
-      slab.sums = sums;
+      slab.summed = static_cast<int>(smooths - all.begin());
       slab.shares = shares_of(smooths->seq);
-      slab.summed_seq = static_cast<int>(smooths->seq);
+      slab.sums = sums;
+      params.behind_sums = slab.shares > 0;
     }
     end += slab.tensor.all_heads * slab.slabs;
     params.end[i] = end;

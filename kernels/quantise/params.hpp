@@ -13,6 +13,8 @@
 namespace fp8_sdpa::quantiser {
 
 inline constexpr int kMinSmVersion = 80;
+/// Of descales of blocks of rows: attention kernels that take them are of sm_90.
+inline constexpr int kMinSmVersionOfBlocks = 90;
 /// Of a lane: two where they are short.
 constexpr int rows_of_lane(Dtype from, int head_dim) {
   return head_dim == 64 && from != Dtype::kFloat ? 2 : 1;
@@ -86,16 +88,18 @@ struct Slab {
   int block_rows;
   int blocks;
   int slabs;
-  /// Sums of columns of `summed_seq` rows, of each share of them head_dim, where a mean is needed:
-  /// of `tensor` to be subtracted, or, where its dots are, of the heads they are with.
-  const float* sums;
-  int shares, summed_seq;
+  /// The tensor of the launch whose mean is needed, -1 if none is: `tensor`, where the mean is
+  /// subtracted, or that whose heads the dots are with.
+  int summed;
+  int shares;         ///< of a head of it; 0: each slab adds its head up
+  const float* sums;  ///< of columns, of each share head_dim
 };
 inline constexpr int kSlabRows = 128;
 inline constexpr int kMaxTensors = 3;
 struct SlabsParams {
   Slab of[kMaxTensors];
   int end[kMaxTensors];  ///< slabs of these tensors and those before
+  bool behind_sums;
 };
 /// Sums of columns of a tensor: a thread block a share.
 struct SumsParams {
@@ -107,8 +111,11 @@ struct SumsParams {
 /// adds all shares of its head up.
 inline constexpr int kShareRows = 256;
 inline constexpr int kMaxShares = 16;
+/// Rows of a head, at most, that each of its slabs adds up itself: read so often, they take less
+/// time than another launch.
+inline constexpr int kOwnSumRows = 256;
 int shares_of(std::int64_t seq);
-/// Floats that the sums of a tensor take: none if it is not smoothed.
+/// Floats that the sums of a tensor's shares take: none if it is not smoothed, or has none.
 std::size_t sums_of_shares(const Quantisation& quantisation);
 SumsParams make_sums_params(const Quantisation& quantisation, float* sums);
 SlabsParams make_slabs_params(std::span<const Quantisation> quantisations, const float* sums);

@@ -2,9 +2,10 @@
 // that block alone. Up to three tensors in one launch: Q, K and V of a problem.
 //
 // A thread block has a slab of kSlabRows rows of a head in its registers: it loads them, rotates
-// them, finds the largest magnitude of each block of rows, and writes the codes. For smoothing, a
-// kernel before adds up the columns of shares of each head's rows; who has a slab adds the shares
-// up, in their order, rotates the mean and subtracts it.
+// them, finds the largest magnitude of each block of rows, and writes the codes. For smoothing, who
+// has a slab of a short head adds up the head's columns itself. Of a longer one a kernel before
+// adds up the columns of shares of its rows; who has a slab adds the shares up, in their order.
+// Then it rotates the mean and subtracts it.
 #pragma once
 
 #include <cstdint>
@@ -17,39 +18,29 @@
 namespace fp8_sdpa::quantiser {
 inline namespace GPU_BACKEND {
 
-template <Dtype kFrom, int kDim>
-struct ColumnSums {
-  using Params = SumsParams;
+/// Where a row of a (batch, head) begins.
+GPU_FN std::int64_t offset_of_row(const Params& p, int head, int row, const Strides& strides) {
+  const int batch = attention::quotient(head, p.heads);
+  return batch * strides.batch + (head - batch * p.heads.value) * strides.head + row * strides.seq;
+}
+
+/// Sums of columns of some rows, by all threads of a block.
+template <Dtype kFrom, int kDim, int kThreads>
+struct ColumnAdder {
   using B = Block<kFrom, kDim>;
   using Element = typename B::Element;
-  using Source = typename B::Source;
-  using Row = typename B::Row;
   static constexpr int kVector = B::Layout::kVector;
-  static constexpr int kLanesOfRow = B::kLanesOfRow;
-  static constexpr int kThreads = 256;
-  static constexpr int kMinBlocks = 2;
-  static constexpr int kMinSmVersion = quantiser::kMinSmVersion;
-  static constexpr int kRowsAtOnce = kThreads / kLanesOfRow;
+  static constexpr int kRowsAtOnce = kThreads / B::kLanesOfRow;
   /// Loads of a thread that are under way together.
   static constexpr int kLoads = 8;
 
-  struct Shared {
-    Row of_rows[kRowsAtOnce];
-  };
+  typename B::Row of_rows[kRowsAtOnce];
 
-  GPU_FN static void run(const Params& params, Shared& shared) {
-    const quantiser::Params& p = params.tensor;
-    const auto block = static_cast<int>(gpu::block_idx().x);
-    const int head = block / params.shares;
-    const int first = block % params.shares * params.share_rows;
-    const int left = p.seq - first;
-    const int rows = left < params.share_rows ? left : params.share_rows;
-    const int batch = attention::quotient(head, p.heads);
-    const int row_of_thread = gpu::thread_idx() / kLanesOfRow;
-    const int column = gpu::thread_idx() % kLanesOfRow * kVector;
-    const Element* const from = static_cast<const Element*>(p.from) + batch * p.from_strides.batch +
-                                (head - batch * p.heads.value) * p.from_strides.head +
-                                first * p.from_strides.seq + column;
+  /// Of `rows` rows from `first` on. Ends with a barrier of the block.
+  GPU_FN void add(const Element* first, std::int64_t stride, int rows) {
+    const int row_of_thread = gpu::thread_idx() / B::kLanesOfRow;
+    const int column = gpu::thread_idx() % B::kLanesOfRow * kVector;
+    const Element* const from = first + column;
     float sums[kVector] = {};
     for (int row = row_of_thread; row < rows; row += kLoads * kRowsAtOnce) {
       uint4 vectors[kLoads];
@@ -57,12 +48,12 @@ struct ColumnSums {
       for (int i = 0; i < kLoads; ++i) {
         const int at = row + i * kRowsAtOnce;
         vectors[i] = uint4{};
-        if (at < rows) vectors[i] = *reinterpret_cast<const uint4*>(from + at * p.from_strides.seq);
+        if (at < rows) vectors[i] = *reinterpret_cast<const uint4*>(from + at * stride);
       }
 #pragma unroll
       for (const uint4& vector : vectors) {
         float x[kVector];
-        Source::take_vector(vector, x);
+        B::Source::take_vector(vector, x);
 #pragma unroll
         for (int i = 0; i < kVector; ++i) {
           sums[i] += TileWork<kFrom, kDim>::is_finite(x[i]) ? x[i] : 0.0F;
@@ -70,13 +61,37 @@ struct ColumnSums {
       }
     }
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) shared.of_rows[row_of_thread].x[column + i] = sums[i];
+    for (int i = 0; i < kVector; ++i) of_rows[row_of_thread].x[column + i] = sums[i];
     gpu::sync_block();
-    for (int i = gpu::thread_idx(); i < kDim; i += kThreads) {
-      float sum = 0.0F;
+  }
+  /// Of a column, in the first `rows` of of_rows.
+  GPU_FN float sum(int column, int rows = kRowsAtOnce) const {
+    float sum = 0.0F;
 #pragma unroll 8
-      for (int row = 0; row < kRowsAtOnce; ++row) sum += shared.of_rows[row].x[i];
-      params.sums[std::int64_t{block} * kDim + i] = sum;
+    for (int row = 0; row < rows; ++row) sum += of_rows[row].x[column];
+    return sum;
+  }
+};
+
+template <Dtype kFrom, int kDim>
+struct ColumnSums {
+  using Params = SumsParams;
+  static constexpr int kThreads = 256;
+  static constexpr int kMinBlocks = 2;
+  static constexpr int kMinSmVersion = kMinSmVersionOfBlocks;
+  using Shared = ColumnAdder<kFrom, kDim, kThreads>;
+
+  GPU_FN static void run(const Params& params, Shared& shared) {
+    gpu::pdl_launch_dependents();
+    const quantiser::Params& p = params.tensor;
+    const auto block = static_cast<int>(gpu::block_idx().x);
+    const int first = block % params.shares * params.share_rows;
+    const int left = p.seq - first;
+    shared.add(static_cast<const typename Shared::Element*>(p.from) +
+                   offset_of_row(p, block / params.shares, first, p.from_strides),
+               p.from_strides.seq, left < params.share_rows ? left : params.share_rows);
+    for (int i = gpu::thread_idx(); i < kDim; i += kThreads) {
+      params.sums[std::int64_t{block} * kDim + i] = shared.sum(i);
     }
   }
 };
@@ -93,19 +108,20 @@ struct Slabs {
   static constexpr int kWarpRows = 8 * B::kRows;
   static constexpr int kWarps = kSlabRows / kWarpRows;
   static constexpr int kThreads = kWarps * gpu::kWarpSize;
-  /// Others than an sm_90 would spill with as many.
-  static constexpr int kMinBlocks =
-      kDim == 256 || kFrom == Dtype::kFloat ? 1 : 1024 / kThreads - (gpu::kIsSm90a ? 0 : 1);
-  static constexpr int kMinSmVersion = quantiser::kMinSmVersion;
+  static constexpr int kMinBlocks = kDim == 256 || kFrom == Dtype::kFloat ? 1 : 1024 / kThreads;
+  static constexpr int kMinSmVersion = kMinSmVersionOfBlocks;
+  static constexpr bool kUsesPdl = true;
 
   /// Threads that have sums of a column.
   static constexpr int kSumParts = kThreads / kDim;
+  using Adder = ColumnAdder<kFrom, kDim, kThreads>;
   static_assert(kThreads % kDim == 0 && kMaxShares % kSumParts == 0);
+  static_assert(kSumParts <= Adder::kRowsAtOnce);
 
   struct Shared {
     SignMasks<kDim> signs;
     typename B::Source::Hadamard hadamard[gpu::kWarpSize];
-    typename B::Row sums[kSumParts];
+    Adder sums;
     typename B::Row mean;
     float amax[kWarps];
   };
@@ -122,34 +138,44 @@ struct Slabs {
   }
   GPU_FN static std::int64_t offset_of(const quantiser::Params& p, const Task& task,
                                        const Strides& strides) {
-    const int batch = attention::quotient(task.head, p.heads);
-    return batch * strides.batch + (task.head - batch * p.heads.value) * strides.head +
-           task.tile * B::kTileRows * strides.seq;
+    return offset_of_row(p, task.head, task.tile * B::kTileRows, strides);
   }
 
-  /// By all threads: the mean of the head, or of the head that dots are with.
-  GPU_FN static void make_mean(const Slab& slab, const Task& task, Shared& shared) {
-    using M = Messenger<kFrom, kDim>;
-    const quantiser::Params& p = slab.tensor;
-    const int head = p.smooth ? task.head : task.head / p.dot_group;
+  /// Each thread adds up some shares of a column, all on their way at once.
+  GPU_FN static void add_shares(const Slab& slab, int head, Adder& adder) {
     const float* const sums = slab.sums + std::int64_t{head} * slab.shares * kDim;
-    // Each thread some shares of a column, all on their way at once; then the first of a column
-    // those sums.
     constexpr int kOfThread = kMaxShares / kSumParts;
     const int column = gpu::thread_idx() % kDim;
     const int part = gpu::thread_idx() / kDim;
+    gpu::pdl_wait();
     float sum = 0.0F;
 #pragma unroll
     for (int i = 0; i < kOfThread; ++i) {
       const int share = part * kOfThread + i;
       if (share < slab.shares) sum += sums[share * kDim + column];
     }
-    shared.sums[part].x[column] = sum;
+    adder.of_rows[part].x[column] = sum;
     gpu::sync_block();
-    if (part == 0) {
-#pragma unroll
-      for (int i = 1; i < kSumParts; ++i) sum += shared.sums[i].x[column];
-      shared.mean.x[column] = gpu::divide(sum, static_cast<float>(slab.summed_seq));
+  }
+
+  /// By all threads: the mean of the head, or of the head that dots are with.
+  GPU_FN static void make_mean(const Slab& slab, const quantiser::Params& summed, const Task& task,
+                               Shared& shared) {
+    using M = Messenger<kFrom, kDim>;
+    const quantiser::Params& p = slab.tensor;
+    const int head = p.smooth ? task.head : task.head / p.dot_group;
+    const bool itself = slab.shares == 0;
+    if (itself) {
+      shared.sums.add(static_cast<const Element*>(summed.from) +
+                          offset_of_row(summed, head, 0, summed.from_strides),
+                      summed.from_strides.seq, summed.seq);
+    } else {
+      add_shares(slab, head, shared.sums);
+    }
+    const int column = gpu::thread_idx();
+    if (column < kDim) {
+      const float sum = shared.sums.sum(column, itself ? Adder::kRowsAtOnce : kSumParts);
+      shared.mean.x[column] = gpu::divide(sum, static_cast<float>(summed.seq));
     }
     gpu::sync_block();
     if (gpu::warp_idx() != 0) return;
@@ -220,6 +246,9 @@ struct Slabs {
     if (which > 0) nth -= params.end[which - 1];
     const Slab& slab = params.of[which];
     const quantiser::Params& p = slab.tensor;
+    // Sums are launched behind all else: behind them, who needs none waits before the codes alone.
+    if (!params.behind_sums) gpu::pdl_wait();
+    gpu::pdl_launch_dependents();
     Task task = task_of(slab, nth);
     From loaded;
     loaded.load(static_cast<const Element*>(p.from) + offset_of(p, task, p.from_strides) +
@@ -229,8 +258,8 @@ struct Slabs {
       shared.signs.fill(p, kThreads);
       if (gpu::warp_idx() == kWarps - 1) shared.hadamard[gpu::lane_idx()].fill();
     }
-    const bool needs_mean = slab.sums != nullptr;
-    if (needs_mean) make_mean(slab, task, shared);
+    const bool needs_mean = slab.summed >= 0;
+    if (needs_mean) make_mean(slab, params.of[slab.summed].tensor, task, shared);
     if (needs_mean || p.rotate) gpu::sync_block();
     if (p.infinities != nullptr) Work::count(p, B::Source::infinities(loaded));
     typename B::Rows rows;
@@ -243,6 +272,7 @@ struct Slabs {
     }
     if (p.smooth) Work::subtract(shared.mean, task.rows, rows);
     const float descale = find_descale(slab, task, shared, rows);
+    gpu::pdl_wait();
     task.codes = p.codes + offset_of(p, task, p.codes_strides);
     Work::write_codes(p, typename Work::Own(p), task, gpu::divide(1.0F, descale) * factor<kDim>(p),
                       rows);

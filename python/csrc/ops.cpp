@@ -23,7 +23,7 @@ namespace {
 /// Everything that one call of attention brings together. Q, K and V are kept for as long as their
 /// views are looked at.
 struct Call {
-  TorchTensor q, k, v;
+  Readable q, k, v;
   Sizes q_sizes, kv_sizes;
   Results results;
   Problem problem;
@@ -39,10 +39,9 @@ int padded(int head_dim) {
   return head_dim;
 }
 
-TorchTensor pad_to(const TorchTensor& tensor, int head_dim) {
-  const std::int64_t more = head_dim - tensor.size(3);
-  if (more == 0) return tensor;
-  const std::int64_t last_axis[] = {0, more};
+TorchTensor pad_to(const TorchTensor& tensor, const Sizes& sizes, int head_dim) {
+  if (sizes.head_dim == head_dim) return tensor;
+  const std::int64_t last_axis[] = {0, head_dim - sizes.head_dim};
   return torch::stable::pad(tensor, {last_axis, 2});
 }
 
@@ -71,14 +70,13 @@ Call prepare(const Place& place, const TorchTensor& q, const TorchTensor& k, con
   const int head_dim = padded(qs.head_dim);
   Sizes padded_sizes = qs;
   padded_sizes.head_dim = head_dim;
-  Call call{readable(pad_to(q, head_dim)),
-            readable(pad_to(k, head_dim)),
-            readable(pad_to(v, head_dim)),
+  Call call{readable(pad_to(q, qs, head_dim), "q"),
+            readable(pad_to(k, ks, head_dim), "k"),
+            readable(pad_to(v, vs, head_dim), "v"),
             qs,
             ks,
             {empty_laid_out_as(q, padded_sizes, out_type), {}},
             {}};
-  TorchTensor& out = call.results.out;
   Problem& p = call.problem;
   p.batch = qs.batch;
   p.heads_q = qs.heads;
@@ -86,10 +84,10 @@ Call prepare(const Place& place, const TorchTensor& q, const TorchTensor& k, con
   p.seq_q = qs.seq;
   p.seq_kv = ks.seq;
   p.head_dim = head_dim;
-  p.q = view_of(call.q, dtype_of(call.q, "q"));
-  p.k = view_of(call.k, dtype_of(call.k, "k"));
-  p.v = view_of(call.v, dtype_of(call.v, "v"));
-  p.o = view_of(out, dtype_of(out, "out"));
+  p.q = call.q.view;
+  p.k = call.k.view;
+  p.v = call.v.view;
+  p.o = view_of(call.results.out, "out");
   if (options.lse) {
     call.results.lse = empty(q, {qs.batch, qs.heads, qs.seq}, ScalarType::Float);
     p.lse = call.results.lse->mutable_data_ptr<float>();
@@ -107,7 +105,7 @@ Results run(const Place& place, Call& call, const AnyProblem& problem, bool batc
   if (call.kv_sizes.seq == 0) {
     set_to_no_keys(results);
   } else if (results.out.numel() != 0) {
-    launch(place, call.q, problem, batch_invariant);
+    launch(place, call.q.tensor, problem, batch_invariant);
   }
   if (call.problem.head_dim != call.q_sizes.head_dim) {
     results.out = torch::stable::narrow(results.out, 3, 0, call.q_sizes.head_dim);
@@ -141,16 +139,17 @@ Results attention_of(const TorchTensor& q, const TorchTensor& k, const TorchTens
   return run(place, call, unquantised(call, codes), batch_invariant);
 }
 
-TorchTensor attention(TorchTensor q, TorchTensor k, TorchTensor v, bool causal,
+TorchTensor attention(const TorchTensor& q, const TorchTensor& k, const TorchTensor& v, bool causal,
                       std::optional<double> scale, bool rotate, bool smooth, std::int64_t seed,
                       bool batch_invariant, bool blocks) {
   return attention_of(q, k, v, {causal, scale}, {rotate, smooth, seed, blocks}, batch_invariant)
       .out;
 }
 
-std::tuple<TorchTensor, TorchTensor> attention_lse(TorchTensor q, TorchTensor k, TorchTensor v,
-                                                   bool causal, std::optional<double> scale,
-                                                   bool rotate, bool smooth, std::int64_t seed,
+std::tuple<TorchTensor, TorchTensor> attention_lse(const TorchTensor& q, const TorchTensor& k,
+                                                   const TorchTensor& v, bool causal,
+                                                   std::optional<double> scale, bool rotate,
+                                                   bool smooth, std::int64_t seed,
                                                    bool batch_invariant, bool blocks, bool exact) {
   return attention_of(q, k, v, {causal, scale, sum_of(exact)}, {rotate, smooth, seed, blocks},
                       batch_invariant)
@@ -172,46 +171,44 @@ ScalarType output_type(std::optional<ScalarType> given) {
 }
 
 Results attention_of_codes(const TorchTensor& q, const TorchTensor& k, const TorchTensor& v,
-                           const DescaleTensors& given, ScalarType out_type, const Options& options,
+                           DescaleTensors given, ScalarType out_type, const Options& options,
                            bool batch_invariant) {
   const Place place(q);
   Call call = prepare(place, q, k, v, out_type, options);
   Problem& p = call.problem;
   const Granularity granularity = given.granularity();
-  const DescaleTensors descales = broadcast_descales(place, p, given, granularity);
+  const DescaleTensors descales = broadcast_descales(place, p, std::move(given), granularity);
   p.descales = descales.pointers(granularity);
   return run(place, call, p, batch_invariant);
 }
 
-TorchTensor attention_fp8(TorchTensor q, TorchTensor k, TorchTensor v, TorchTensor q_descale,
-                          TorchTensor k_descale, TorchTensor v_descale, bool causal,
-                          std::optional<double> scale, std::optional<ScalarType> out_dtype,
-                          bool batch_invariant) {
+TorchTensor attention_fp8(const TorchTensor& q, const TorchTensor& k, const TorchTensor& v,
+                          const TorchTensor& q_descale, const TorchTensor& k_descale,
+                          const TorchTensor& v_descale, bool causal, std::optional<double> scale,
+                          std::optional<ScalarType> out_dtype, bool batch_invariant) {
   return attention_of_codes(q, k, v, {q_descale, k_descale, v_descale}, output_type(out_dtype),
                             {causal, scale}, batch_invariant)
       .out;
 }
 
-std::tuple<TorchTensor, TorchTensor> attention_fp8_lse(TorchTensor q, TorchTensor k, TorchTensor v,
-                                                       TorchTensor q_descale, TorchTensor k_descale,
-                                                       TorchTensor v_descale, bool causal,
-                                                       std::optional<double> scale,
-                                                       std::optional<ScalarType> out_dtype,
-                                                       bool batch_invariant, bool exact) {
+std::tuple<TorchTensor, TorchTensor> attention_fp8_lse(
+    const TorchTensor& q, const TorchTensor& k, const TorchTensor& v, const TorchTensor& q_descale,
+    const TorchTensor& k_descale, const TorchTensor& v_descale, bool causal,
+    std::optional<double> scale, std::optional<ScalarType> out_dtype, bool batch_invariant,
+    bool exact) {
   return attention_of_codes(q, k, v, {q_descale, k_descale, v_descale}, output_type(out_dtype),
                             {causal, scale, sum_of(exact)}, batch_invariant)
       .both();
 }
 
-TorchTensor attention_varlen_fp8(TorchTensor q, TorchTensor k, TorchTensor v, TorchTensor q_descale,
-                                 TorchTensor k_descale, TorchTensor v_descale,
-                                 std::optional<TorchTensor> cu_seqlens_q,
-                                 std::optional<TorchTensor> cu_seqlens_k, std::int64_t max_seqlen_q,
-                                 std::int64_t max_seqlen_k, std::optional<TorchTensor> seqused_k,
-                                 std::optional<TorchTensor> block_table,
-                                 std::optional<TorchTensor> fault, bool causal,
-                                 std::optional<double> scale, std::optional<ScalarType> out_dtype,
-                                 bool batch_invariant) {
+TorchTensor attention_varlen_fp8(
+    const TorchTensor& q, const TorchTensor& k, const TorchTensor& v, const TorchTensor& q_descale,
+    const TorchTensor& k_descale, const TorchTensor& v_descale,
+    const std::optional<TorchTensor>& cu_seqlens_q, const std::optional<TorchTensor>& cu_seqlens_k,
+    std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
+    const std::optional<TorchTensor>& seqused_k, const std::optional<TorchTensor>& block_table,
+    const std::optional<TorchTensor>& fault, bool causal, std::optional<double> scale,
+    std::optional<ScalarType> out_dtype, bool batch_invariant) {
   return attention_varlen(Place(q), q, k, v,
                           {cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, fault, max_seqlen_q,
                            max_seqlen_k},
@@ -221,11 +218,12 @@ TorchTensor attention_varlen_fp8(TorchTensor q, TorchTensor k, TorchTensor v, To
 }
 
 std::tuple<TorchTensor, TorchTensor> attention_varlen_fp8_lse(
-    TorchTensor q, TorchTensor k, TorchTensor v, TorchTensor q_descale, TorchTensor k_descale,
-    TorchTensor v_descale, std::optional<TorchTensor> cu_seqlens_q,
-    std::optional<TorchTensor> cu_seqlens_k, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
-    std::optional<TorchTensor> seqused_k, std::optional<TorchTensor> block_table,
-    std::optional<TorchTensor> fault, bool causal, std::optional<double> scale,
+    const TorchTensor& q, const TorchTensor& k, const TorchTensor& v, const TorchTensor& q_descale,
+    const TorchTensor& k_descale, const TorchTensor& v_descale,
+    const std::optional<TorchTensor>& cu_seqlens_q, const std::optional<TorchTensor>& cu_seqlens_k,
+    std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
+    const std::optional<TorchTensor>& seqused_k, const std::optional<TorchTensor>& block_table,
+    const std::optional<TorchTensor>& fault, bool causal, std::optional<double> scale,
     std::optional<ScalarType> out_dtype, bool batch_invariant, bool exact) {
   return attention_varlen(Place(q), q, k, v,
                           {cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, fault, max_seqlen_q,
@@ -235,15 +233,17 @@ std::tuple<TorchTensor, TorchTensor> attention_varlen_fp8_lse(
       .both();
 }
 
-void append_op(TorchTensor k, TorchTensor v, TorchTensor k_cache, TorchTensor v_cache,
-               TorchTensor slot_mapping, TorchTensor k_descale, TorchTensor v_descale,
-               std::optional<TorchTensor> cos_sin, std::optional<TorchTensor> positions,
-               bool interleaved, std::optional<TorchTensor> fault) {
+void append_op(const TorchTensor& k, const TorchTensor& v, const TorchTensor& k_cache,
+               const TorchTensor& v_cache, const TorchTensor& slot_mapping,
+               const TorchTensor& k_descale, const TorchTensor& v_descale,
+               const std::optional<TorchTensor>& cos_sin,
+               const std::optional<TorchTensor>& positions, bool interleaved,
+               const std::optional<TorchTensor>& fault) {
   append_to_cache(Place(k), k, v, k_cache, v_cache, slot_mapping, k_descale, v_descale,
                   {cos_sin, positions, interleaved}, fault);
 }
 
-std::string explain(TorchTensor q, TorchTensor k, TorchTensor v, bool causal,
+std::string explain(const TorchTensor& q, const TorchTensor& k, const TorchTensor& v, bool causal,
                     std::optional<double> scale, bool return_lse, bool exact_lse,
                     bool batch_invariant, bool blocks) {
   const Place place(q);
@@ -270,11 +270,12 @@ std::string explain(TorchTensor q, TorchTensor k, TorchTensor v, bool causal,
 }
 
 std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor> quantise_op(
-    TorchTensor x, std::optional<TorchTensor> descale, std::optional<ScalarType> dtype, bool rotate,
-    std::int64_t seed, bool smooth, std::int64_t block_rows) {
+    const TorchTensor& x, const std::optional<TorchTensor>& descale,
+    std::optional<ScalarType> dtype, bool rotate, std::int64_t seed, bool smooth,
+    std::int64_t block_rows) {
   const Place place(x);
   const Sizes s = sizes_of(x, "x");
-  const TorchTensor from = readable(x);
+  const Readable from = readable(x, "x");
   const ScalarType type = one_of(dtype, ScalarType::Float8_e4m3fn, ScalarType::Float8_e5m2, "dtype",
                                  "torch.float8_e4m3fn or torch.float8_e5m2");
   TorchTensor codes = empty_laid_out_as(x, s, type);
@@ -299,8 +300,8 @@ std::tuple<TorchTensor, TorchTensor, TorchTensor, TorchTensor> quantise_op(
   q.heads = s.heads;
   q.seq = s.seq;
   q.head_dim = s.head_dim;
-  q.from = view_of(from, dtype_of(from, "x"));
-  q.codes = view_of(codes, dtype_of(codes, "codes"));
+  q.from = from.view;
+  q.codes = view_of(codes, "codes");
   q.static_descales = descale.has_value();
   q.descales = scales.mutable_data_ptr<float>();
   q.block_rows = static_cast<int>(block_rows);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
 #include <stdexcept>
 #include <utility>
 
@@ -41,17 +42,27 @@ Axes strides_without_gaps(std::initializer_list<std::int64_t> size) {
   return strides;
 }
 
+std::int32_t device_type_of(const TorchTensor& tensor) {
+  std::int32_t type;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &type));
+  return type;
+}
+
+/// PyTorch's number of the dtype: scalar_type() calls a function for each dtype that it may be.
+std::int32_t dtype_number(const TorchTensor& tensor) {
+  std::int32_t number;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &number));
+  return number;
+}
+
 /// By the C function alone: one of PyTorch's operators takes a microsecond longer.
 TorchTensor empty_strided(const TorchTensor& like, std::initializer_list<std::int64_t> size,
                           const Axes& strides, ScalarType type) {
-  std::int32_t device_type, device_index;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(like.get(), &device_index));
   const auto dtype = torch::stable::detail::to<std::int32_t>(torch::stable::detail::from(type));
   AtenTensorHandle made;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(size.size()),
-                                                         size.begin(), strides.data(), dtype,
-                                                         device_type, device_index, &made));
+  STABLE_TORCH_ERROR_CODE_CHECK(
+      aoti_torch_empty_strided(static_cast<std::int64_t>(size.size()), size.begin(), strides.data(),
+                               dtype, device_type_of(like), like.get_device_index(), &made));
   return TorchTensor(made);
 }
 
@@ -79,20 +90,25 @@ void check(const Status& status) {
 }
 
 Place::Place(const TorchTensor& tensor)
-    : cpu_(tensor.is_cpu()), index_(cpu_ ? 0 : tensor.get_device_index()) {
-  if (cpu_) {
-    device_ = host_executor();
+    : type_(device_type_of(tensor)), index_(tensor.get_device_index()) {
+  if (type_ == aoti_torch_device_type_cpu()) {
+    static const Device executor = host_executor();
+    device_ = &executor;
     return;
   }
-  if (!tensor.is_cuda()) fail(unsupported("tensors lie on a CUDA device or on the CPU"));
+  if (type_ != aoti_torch_device_type_cuda()) {
+    fail(unsupported("tensors lie on a CUDA device or on the CPU"));
+  }
   if (torch::stable::accelerator::getCurrentDeviceIndex() != index_) guard_.emplace(index_);
-  device_ = value_of(current_device());
+  thread_local std::map<std::int32_t, Device> known;
+  const auto found = known.find(index_);
+  device_ = found != known.end() ? &found->second
+                                 : &known.emplace(index_, value_of(current_device())).first->second;
   stream_ = current_stream(index_);
 }
 
 void Place::check_holds(const TorchTensor& tensor, const char* name) const {
-  const bool cpu = tensor.is_cpu();
-  if (cpu == cpu_ && (cpu || tensor.get_device_index() == index_)) return;
+  if (device_type_of(tensor) == type_ && tensor.get_device_index() == index_) return;
   fail(invalid_argument(std::string(name) + " lies on another device than the first tensor"));
 }
 
@@ -113,37 +129,47 @@ Sizes sizes_of(const TorchTensor& tensor, const char* name) {
 std::string shape_of(const TorchTensor& tensor) { return text_of(tensor.sizes()); }
 
 Dtype dtype_of(const TorchTensor& tensor, const char* name) {
-  switch (tensor.scalar_type()) {
-    case ScalarType::Float8_e4m3fn: return Dtype::kE4M3;
-    case ScalarType::Float8_e5m2: return Dtype::kE5M2;
-    case ScalarType::Half: return Dtype::kHalf;
-    case ScalarType::BFloat16: return Dtype::kBFloat16;
-    case ScalarType::Float: return Dtype::kFloat;
-    default:
-      fail(unsupported(std::string(name) +
-                       " is none of float8_e4m3fn, float8_e5m2, float16, bfloat16 and float32"));
+  static const std::array<std::pair<std::int32_t, Dtype>, 5> kDtypes = {
+      {{aoti_torch_dtype_float8_e4m3fn(), Dtype::kE4M3},
+       {aoti_torch_dtype_float8_e5m2(), Dtype::kE5M2},
+       {aoti_torch_dtype_float16(), Dtype::kHalf},
+       {aoti_torch_dtype_bfloat16(), Dtype::kBFloat16},
+       {aoti_torch_dtype_float32(), Dtype::kFloat}}};
+  const std::int32_t number = dtype_number(tensor);
+  for (const auto& [known, dtype] : kDtypes) {
+    if (known == number) return dtype;
   }
+  fail(unsupported(std::string(name) +
+                   " is none of float8_e4m3fn, float8_e5m2, float16, bfloat16 and float32"));
 }
 
-TorchTensor readable(const TorchTensor& tensor) {
-  const std::int64_t element = size_of(dtype_of(tensor, "a tensor"));
-  const auto size = tensor.sizes();
+Tensor view_of(const TorchTensor& tensor, const char* name) {
   const auto stride = tensor.strides();
-  bool strides = stride[kAxes - 1] == 1;
-  for (int axis = 0; axis < kAxes - 1; ++axis) {
-    strides = strides && (size[axis] == 1 || stride[axis] * element % kUnit == 0);
-  }
-  const auto address = [](const TorchTensor& t) {
-    return reinterpret_cast<std::uintptr_t>(t.const_data_ptr());
+  return {const_cast<void*>(tensor.const_data_ptr()),
+          dtype_of(tensor, name),
+          stride[0],
+          stride[1],
+          stride[2],
+          stride[3]};
+}
+
+Readable readable(TorchTensor tensor, const char* name) {
+  const Tensor view = view_of(tensor, name);
+  const std::int64_t element = size_of(view.dtype);
+  const auto is_aligned = [](const void* address) {
+    return reinterpret_cast<std::uintptr_t>(address) % kUnit == 0;
   };
-  if (strides && address(tensor) % kUnit == 0) return tensor;
-  const TorchTensor copy = torch::stable::contiguous(tensor);
-  return address(copy) % kUnit == 0 ? copy : torch::stable::clone(copy);
-}
-
-Tensor view_of(const TorchTensor& tensor, Dtype dtype) {
-  const auto stride = tensor.strides();
-  return {const_cast<void*>(tensor.const_data_ptr()), dtype, stride[0], stride[1], stride[2], 1};
+  const auto size = tensor.sizes();
+  bool strides = view.stride_dim == 1;
+  int axis = 0;
+  for (const std::int64_t stride : {view.stride_batch, view.stride_head, view.stride_seq}) {
+    strides = strides && (size[axis++] == 1 || stride * element % kUnit == 0);
+  }
+  if (strides && is_aligned(view.data)) return {std::move(tensor), view};
+  TorchTensor copy = torch::stable::contiguous(tensor);
+  if (!is_aligned(copy.const_data_ptr())) copy = torch::stable::clone(copy);
+  const Tensor of_copy = view_of(copy, name);
+  return {std::move(copy), of_copy};
 }
 
 Tensor view_by_tokens(const TorchTensor& tensor, const char* name) {
@@ -174,9 +200,9 @@ const void* array_of(const TorchTensor& tensor, ScalarType type,
                         text_of(size)));
 }
 
-TorchTensor broadcast(const TorchTensor& tensor, std::initializer_list<std::int64_t> size,
+TorchTensor broadcast(TorchTensor tensor, std::initializer_list<std::int64_t> size,
                       const char* name) {
-  if (tensor.scalar_type() != ScalarType::Float) {
+  if (dtype_number(tensor) != aoti_torch_dtype_float32()) {
     fail(invalid_argument(std::string(name) + " must be float32"));
   }
   const auto has = tensor.sizes();

@@ -36,17 +36,16 @@ T value_of(const Result<T>& result) {
 class Place {
  public:
   explicit Place(const TorchTensor& tensor);
-  const Device& device() const { return device_; }
+  const Device& device() const { return *device_; }
   CUstream_st* stream() const { return stream_; }
   /// Fails unless `tensor` lies there too.
   void check_holds(const TorchTensor& tensor, const char* name) const;
 
  private:
   std::optional<torch::stable::accelerator::DeviceGuard> guard_;
-  Device device_;
+  const Device* device_ = nullptr;
   CUstream_st* stream_ = nullptr;
-  bool cpu_ = false;
-  std::int32_t index_ = 0;
+  std::int32_t type_ = 0, index_ = 0;  // PyTorch's
 };
 
 /// Of (batch, heads, seq, head_dim); fails for another number of axes and for more than an int of
@@ -61,12 +60,16 @@ Sizes sizes_of(const TorchTensor& tensor, const char* name);
 /// Fails for a dtype that this library does not have.
 Dtype dtype_of(const TorchTensor& tensor, const char* name);
 
-/// `tensor` where a kernel can read it as it lies, else a copy: its innermost stride is 1, its
-/// address and its other strides are multiples of 16 bytes.
-TorchTensor readable(const TorchTensor& tensor);
-
-/// A view of a tensor that is readable().
-Tensor view_of(const TorchTensor& tensor, Dtype dtype);
+/// A view of (batch, heads, seq, head_dim), whose innermost stride is 1.
+Tensor view_of(const TorchTensor& tensor, const char* name);
+/// `view` is that of `tensor` where a kernel can read it as it lies, else that of a copy, which
+/// `tensor` is then: its innermost stride is 1, its address and its other strides are multiples of
+/// 16 bytes.
+struct Readable {
+  TorchTensor tensor;
+  Tensor view;
+};
+Readable readable(TorchTensor tensor, const char* name);
 /// A view of (batch, seq, heads, head_dim), or of packed sequences (total, heads, head_dim), as
 /// they lie; fails if the innermost stride is not 1.
 Tensor view_by_tokens(const TorchTensor& tensor, const char* name);
@@ -76,7 +79,7 @@ const void* array_of(const TorchTensor& tensor, ScalarType type,
                      std::initializer_list<std::int64_t> size, const char* name);
 /// float32, contiguous, of shape `size`, from what broadcasts to it: `tensor` itself where its
 /// memory is that already.
-TorchTensor broadcast(const TorchTensor& tensor, std::initializer_list<std::int64_t> size,
+TorchTensor broadcast(TorchTensor tensor, std::initializer_list<std::int64_t> size,
                       const char* name);
 /// "(2, 70, 64)".
 std::string shape_of(const TorchTensor& tensor);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "fp8_sdpa/append.hpp"
 #include "fp8_sdpa/plan.hpp"
@@ -127,26 +128,32 @@ Granularity DescaleTensors::granularity() const {
 }
 
 Descales DescaleTensors::pointers(Granularity granularity) const {
-  return {q.const_data_ptr<float>(), k.const_data_ptr<float>(), v.const_data_ptr<float>(),
-          granularity};
+  const auto floats = [](const TorchTensor& tensor) {
+    return static_cast<const float*>(tensor.const_data_ptr());
+  };
+  return {floats(q), floats(k), floats(v), granularity};
 }
 
-DescaleTensors broadcast_descales(const Place& place, const Problem& p, const DescaleTensors& given,
+DescaleTensors broadcast_descales(const Place& place, const Problem& p, DescaleTensors given,
                                   Granularity granularity) {
-  const auto whole = [&](const TorchTensor& tensor, const char* name, int heads, std::int64_t rows,
-                         int rows_of_block) {
+  const auto make_whole = [&](TorchTensor& tensor, const char* name, int heads, std::int64_t rows,
+                              int rows_of_block) {
     place.check_holds(tensor, name);
-    if (granularity == Granularity::kHead) return broadcast(tensor, {p.batch, heads}, name);
+    if (granularity == Granularity::kHead) {
+      tensor = broadcast(std::move(tensor), {p.batch, heads}, name);
+      return;
+    }
     if (tensor.dim() != 3) {
       fail(invalid_argument(std::string(name) + " has shape " + shape_of(tensor) +
                             "; where one has (batch, heads, blocks), all three do"));
     }
     const std::int64_t blocks = descales_of_head(granularity, rows, rows_of_block);
-    return broadcast(tensor, {p.batch, heads, blocks}, name);
+    tensor = broadcast(std::move(tensor), {p.batch, heads, blocks}, name);
   };
-  return {whole(given.q, "q_descale", p.heads_q, p.seq_q, kQueriesOfBlock),
-          whole(given.k, "k_descale", p.heads_kv, p.seq_kv, kKeysOfBlock),
-          whole(given.v, "v_descale", p.heads_kv, p.seq_kv, kKeysOfBlock)};
+  make_whole(given.q, "q_descale", p.heads_q, p.seq_q, kQueriesOfBlock);
+  make_whole(given.k, "k_descale", p.heads_kv, p.seq_kv, kKeysOfBlock);
+  make_whole(given.v, "v_descale", p.heads_kv, p.seq_kv, kKeysOfBlock);
+  return given;
 }
 
 void set_to_no_keys(Results& results) {
@@ -156,7 +163,7 @@ void set_to_no_keys(Results& results) {
 }
 
 Results attention_varlen(const Place& place, const TorchTensor& q, const TorchTensor& k,
-                         const TorchTensor& v, const Lengths& lengths, const DescaleTensors& given,
+                         const TorchTensor& v, const Lengths& lengths, DescaleTensors given,
                          ScalarType out_type, const Options& options, bool batch_invariant) {
   place.check_holds(k, "k");
   place.check_holds(v, "v");
@@ -182,7 +189,8 @@ Results attention_varlen(const Place& place, const TorchTensor& q, const TorchTe
   p.v = view_by_tokens(v, "v");
   p.o = view_by_tokens(results.out, "out");
   set_options(options, p);
-  const DescaleTensors descales = broadcast_descales(place, p, given, Granularity::kHead);
+  const DescaleTensors descales =
+      broadcast_descales(place, p, std::move(given), Granularity::kHead);
   p.descales = descales.pointers(Granularity::kHead);
   launch(place, q, p, batch_invariant);
   return results;

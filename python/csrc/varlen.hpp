@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "fp8_sdpa/problem.hpp"
 #include "tensors.hpp"
@@ -22,7 +23,7 @@ struct Results {
   TorchTensor out;
   std::optional<TorchTensor> lse;
 
-  std::tuple<TorchTensor, TorchTensor> both() const { return {out, *lse}; }
+  std::tuple<TorchTensor, TorchTensor> both() && { return {std::move(out), std::move(*lse)}; }
 };
 /// Scale, mask and kind of LSE of a problem that has its head_dim. Fails for a scale that is none.
 void set_options(const Options& options, Problem& problem);
@@ -37,8 +38,8 @@ struct DescaleTensors {
   Descales pointers(Granularity granularity) const;
 };
 /// From what broadcasts to them; what has their shape is itself. Of blocks, all have three axes.
-DescaleTensors broadcast_descales(const Place& place, const Problem& problem,
-                                  const DescaleTensors& given, Granularity granularity);
+DescaleTensors broadcast_descales(const Place& place, const Problem& problem, DescaleTensors given,
+                                  Granularity granularity);
 
 /// Where sequences lie and how long they are: python/src/fp8_sdpa/_varlen.py.
 struct Lengths {
@@ -47,9 +48,8 @@ struct Lengths {
 };
 /// O as q is shaped, the LSE (heads_q, total_q) of packed queries, else (batch, heads_q, seq_q).
 Results attention_varlen(const Place& place, const TorchTensor& q, const TorchTensor& k,
-                         const TorchTensor& v, const Lengths& lengths,
-                         const DescaleTensors& descales, ScalarType out_type,
-                         const Options& options, bool batch_invariant);
+                         const TorchTensor& v, const Lengths& lengths, DescaleTensors descales,
+                         ScalarType out_type, const Options& options, bool batch_invariant);
 /// What they are where no row sees a key: 0 and -inf.
 void set_to_no_keys(Results& results);
 

@@ -105,7 +105,7 @@ def test_attention_is_quantise_and_attention_fp8(device, dtype, causal, rotate, 
     q, k, v = problem(device, dtype=dtype)
     k += 3 * normal(1, 1, 1, 64, device=device, dtype=dtype)
     out, lse = fp8_sdpa.attention(
-        q, k, v, causal=causal, rotate=rotate, smooth=smooth, seed=seed, return_lse=True
+        q, k, v, causal=causal, rotate=rotate, smooth=smooth, seed=seed, return_lse=True, granularity="head"
     )
     of_q = fp8_sdpa.quantise(q, rotate=rotate, seed=seed)
     of_k = fp8_sdpa.quantise(k, rotate=rotate, seed=seed, smooth=smooth)
@@ -268,7 +268,7 @@ def test_refusals_name_what_is_wrong(device):
         ("q_descale must be float32", lambda: attention_fp8(*of, bad_descale.double())),
         ("out_dtype must be torch.bfloat16 or", lambda: attention_fp8(*of, out_dtype=torch.float32)),
         ("dtype must be torch.float8_e4m3fn or", lambda: quantise(q, dtype=BF16)),
-        ("granularity is 'row'; it must be", lambda: attention(q, k, v, granularity="row")),
+        ("it must be 'auto', 'head' or 'block'", lambda: attention(q, k, v, granularity="row")),
         ("block_rows is 3; it must be 0, 64 (of q) or 128", lambda: quantise(q, block_rows=3)),
         ("block_rows is -64; it must be 0", lambda: quantise(q, block_rows=-64)),
         (
@@ -335,7 +335,7 @@ def test_forward_only(device):
 
 def test_explain_says_what_runs(device):
     q, k, v = problem(device, seq_q=2048, seq_kv=2048, heads_kv=4)
-    lines = fp8_sdpa.explain(q, k, v).splitlines()
+    lines = fp8_sdpa.explain(q, k, v, granularity="head").splitlines()
     assert lines[0].split(":")[0].startswith("sm")
     assert ("host executor" in lines[1]) == (device == "cpu")
     assert any(line.startswith("multiplies on: FP8 tensor cores") for line in lines)

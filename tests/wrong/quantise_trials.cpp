@@ -85,6 +85,10 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
   groups.seq = (quantiser::kGroup + 1) * quantiser::tile_rows(kernel.from, kernel.head_dim);
   groups.smooth = true;
   add("sums_of_groups", groups);
+  QuantiserCase shares{.batch = 1, .heads = 1, .seq = quantiser::kOwnSumRows + 1};
+  shares.smooth = true;
+  shares.block_rows = kKeysOfBlock;
+  add("sums_of_shares", shares);
 #if !defined(FP8_SDPA_TSAN)
   add("plain", plain);
   QuantiserCase other = plain;
@@ -136,6 +140,8 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
     blocks.dot_group = 2;
     blocks.rotate = blocks.smooth = true;
     add(name, blocks);
+    blocks.seq = 200;
+    add(name + "_200", blocks);
     blocks.heads = 1;
     blocks.dot_group = 1;
     blocks.seq = 1100;

@@ -65,11 +65,12 @@ Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& de
 /// seed alone: as rebind() of plan.hpp.
 Status rebind(UnquantisedPlan& plan, const UnquantisedProblem& problem);
 
-/// Launches the plan on `stream`: Q, K and V are quantised (with descales of blocks by one kernel,
-/// and one before it for the mean; of heads by one kernel each), then attention runs, and with
-/// smoothing, where an LSE is asked for, a kernel that puts q . mean back into it. `workspace` has
-/// workspace_bytes(), whatever is in them; launches that may run at the same time need one each.
-/// Errors, streams and graphs: as of forward(const Plan&, ...).
+/// Launches the plan on `stream`: Q, K and V are quantised (with descales of blocks, or of heads of
+/// at most 128 rows, by one kernel, and one before it for the mean of more than 256 keys; else by
+/// one kernel each), then attention runs, and with smoothing, where an LSE is asked for, a kernel
+/// that puts q . mean back into it. `workspace` has workspace_bytes(), whatever is in them;
+/// launches that may run at the same time need one each. Errors, streams and graphs: as of
+/// forward(const Plan&, ...).
 Status forward(const UnquantisedPlan& plan, void* workspace, CUstream_st* stream);
 
 }  // namespace fp8_sdpa

@@ -128,7 +128,7 @@ def attention(
     return_lse: bool = False,
     exact_lse: bool = False,
     batch_invariant: bool = False,
-    granularity: str = "head",
+    granularity: str = "auto",
 ) -> Tensor | tuple[Tensor, Tensor]:
     """softmax(scale * q k^T + mask) v, computed in FP8 from tensors that are not.
 
@@ -155,7 +155,8 @@ def attention(
         granularity: "head", one scale per (batch, head), or "block", one for each 64 queries and each
             128 keys: outliers of a row cost other rows less. "block" falls back to "head" where no
             kernel has it (others than sm_90, at most 128 keys) or where it is predicted to be slower;
-            with batch_invariant, only where no kernel has it. explain() says which.
+            with batch_invariant, only where no kernel has it. "auto" is "block", but "head" with
+            batch_invariant. explain() says which is taken.
 
     Returns:
         out, as q is shaped and laid out, float16 for a float16 q and bfloat16 otherwise; with
@@ -166,17 +167,18 @@ def attention(
         ValueError: the tensors contradict each other.
         NotImplementedError: no kernel serves them on this device, with the reason.
     """
-    inputs = (q, k, v, causal, scale, rotate, smooth, seed, batch_invariant, _is_block(granularity))
+    blocks = _is_block(granularity, batch_invariant)
+    inputs = (q, k, v, causal, scale, rotate, smooth, seed, batch_invariant, blocks)
     if not return_lse:
         return _without_gradient("attention", _call(_ops.attention.default, *inputs), q, k, v)
     out, lse = _call(_ops.attention.lse, *inputs, exact_lse)
     return _without_gradient("attention", out, q, k, v), _without_gradient("attention", lse, q, k)
 
 
-def _is_block(granularity: str) -> bool:
-    if granularity not in ("head", "block"):
-        raise ValueError(f"granularity is {granularity!r}; it must be 'head' or 'block'")
-    return granularity == "block"
+def _is_block(granularity: str, batch_invariant: bool) -> bool:
+    if granularity not in ("auto", "head", "block"):
+        raise ValueError(f"granularity is {granularity!r}; it must be 'auto', 'head' or 'block'")
+    return granularity == "block" or (granularity == "auto" and not batch_invariant)
 
 
 def _descale(value: Tensor | float | None, like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
@@ -214,15 +216,18 @@ def attention_fp8(
 
     Returns, raises: as attention().
     """
-    descales = (q_descale, k_descale, v_descale)
-    if type(q_descale) is not Tensor or type(k_descale) is not Tensor or type(v_descale) is not Tensor:
-        blocks = any(isinstance(x, Tensor) and x.dim() == 3 for x in descales)
+    a, b, c = q_descale, k_descale, v_descale
+    if type(a) is not Tensor or type(b) is not Tensor or type(c) is not Tensor:
+        blocks = any(isinstance(x, Tensor) and x.dim() == 3 for x in (a, b, c))
         shape = (1, 1, 1) if blocks else None
-        descales = (_descale(x, of, shape) for x, of in zip(descales, (q, k, v), strict=True))
-    a, b, c = descales
-    try:  # no function between: a call of a server's takes some microseconds
+        a, b, c = _descale(a, q, shape), _descale(b, k, shape), _descale(c, v, shape)
+    # A call of a server's takes some microseconds: no function between, and no option that is the
+    # operator's default, as PyTorch takes a tenth of one to read it.
+    try:
         if return_lse:
             return _attention_fp8_lse(q, k, v, a, b, c, causal, scale, out_dtype, batch_invariant, exact_lse)
+        if scale is None and out_dtype is None and not batch_invariant:
+            return _attention_fp8_out(q, k, v, a, b, c, causal)
         return _attention_fp8_out(q, k, v, a, b, c, causal, scale, out_dtype, batch_invariant)
     except RuntimeError as error:
         raise _named(error) from None
@@ -292,15 +297,19 @@ def explain(
     return_lse: bool = False,
     exact_lse: bool = False,
     batch_invariant: bool = False,
-    granularity: str = "head",
+    granularity: str = "auto",
 ) -> str:
     """Which kernel runs this call of attention() or attention_fp8(), and why, in some lines.
+
+    Of attention_fp8() where q is FP8; `granularity` is then that of its descales, "auto" for "head".
 
     Whether FP8 tensor cores multiply, the time predicted for it and for the others, the workspace,
     and why the other families of kernels do not serve. Nothing is launched.
 
     Raises: as attention().
     """
+    if granularity == "auto" and q.dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        granularity = "head"
     text = _call(
         _ops.explain.default,
         q,
@@ -311,7 +320,7 @@ def explain(
         return_lse=return_lse,
         exact_lse=exact_lse,
         batch_invariant=batch_invariant,
-        blocks=_is_block(granularity),
+        blocks=_is_block(granularity, batch_invariant),
     )
     head_dim = q.shape[3]
     lines = [text]

@@ -287,6 +287,13 @@ TEST(Quantisation, IsDeclinedByOldDevices) {
     EXPECT_NE(ampere.status().message().find("was not compiled for sm_80 (made-up)"),
               std::string::npos);
   }
+  device.sm_version = 89;
+  Quantisation blocks = good();
+  blocks.block_rows = kKeysOfBlock;
+  const auto ada = plan(blocks, device);
+  ASSERT_FALSE(ada.ok());
+  EXPECT_EQ(ada.status().message(),
+            "quantise of blocks of rows needs sm_90 or newer; made-up is sm_89");
 }
 
 }  // namespace
