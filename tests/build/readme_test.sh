@@ -42,6 +42,17 @@ expect "drawn at random $(mean <<<"$drawn")"
 expect "down to $(printf '%s\n' "$goals" "$drawn" | awk '{ print $3 / $2 }' | sort -g | head -n 1 | xargs printf '%.2f')"
 expect "commit $(sed -n 's/.*"commit": "\(.......\).*/\1/p' $shapes/floors.json)"
 
+# What quantisation costs and gives, at 4k without a mask.
+quality=results/h200/quality
+said=$(sed -n '/^| a scale for/,/^$/p' README.md)
+pair() { awk -F ' *[|] *' -v column="$1" '$2 == "d64_4k" { x = $column } $2 == "d128_4k" { printf "%s / %s", x, $column }' \
+  $quality/unquantised.md; }
+expect "| each head | $(pair 15) | $(pair 16) | $(pair 5) | $(pair 9) |"
+expect "| 64 queries, 128 keys | $(pair 10) | $(pair 13) | $(pair 4) | $(pair 8) |"
+expect "| none: cuDNN's bf16 | $(pair 18) | - | $(pair 6) | - |"
+said=$(<README.md)
+expect "commit $(sed -n 's/.*"commit": "\(.......\).*/\1/p' $quality/floors.json) (\`$quality/\`)"
+
 # The plot's points have their numbers beside them.
 plot=$(sed -n 's/.*<img src="\([^"]*\)".*/\1/p' README.md)
 [[ $plot == "$shapes"/* ]] || fail "README.md's plot is $plot, and its table is of $shapes"
