@@ -140,3 +140,11 @@ def test_attention_with_scales_of_blocks(device, rotate, smooth):
     others = slice(0, 128)
     assert relative(out[:, :, others], want[:, :, others]) < UNQUANTISED
     assert relative(of_heads[:, :, others], want[:, :, others]) > UNQUANTISED
+
+
+def test_attention_fp8_is_batch_invariant_without_an_lse_too(device):
+    of = [fp8_sdpa.quantise(x) for x in problem(device, batch=1, seq_q=16, seq_kv=900)]
+    inputs = (*(x.codes for x in of), *(x.descale for x in of))
+    with_lse, _ = fp8_sdpa.attention_fp8(*inputs, batch_invariant=True, return_lse=True)
+    assert torch.equal(fp8_sdpa.attention_fp8(*inputs, batch_invariant=True), with_lse)
+    assert device == "cuda" or not torch.equal(fp8_sdpa.attention_fp8(*inputs), with_lse)
