@@ -13,12 +13,19 @@
 namespace fp8_sdpa::bench {
 
 QkvSource describe(const reference::Qkv& tensors, const std::string& file,
-                   const std::string& layout) {
-  QkvSource source{file, layout, tensors.sizes, tensors.original_head_dim, tensors.softmax_scale};
+                   const std::string& layout, const reference::QuantisingWay& way) {
+  QkvSource source;
+  source.file = file;
+  source.layout = layout;
+  source.sizes = tensors.sizes;
+  source.head_dim = tensors.original_head_dim;
+  source.softmax_scale = tensors.softmax_scale;
+  source.way = way;
   reference::Inputs of_codes;
   if (tensors.codes) {
     source.has_codes = true;
     source.dtype = tensors.codes->q.dtype;
+    source.way.blocks = tensors.codes->q.per_block > 0;
     of_codes = {dequantise(tensors.codes->q), dequantise(tensors.codes->k),
                 dequantise(tensors.codes->v)};
   }
@@ -33,6 +40,19 @@ QkvSource describe(const reference::Qkv& tensors, const std::string& file,
   return source;
 }
 
+namespace {
+
+/// The options of Quantisation that are on, as results have them.
+std::vector<std::string> options_of(const reference::QuantisingWay& way) {
+  std::vector<std::string> options;
+  if (way.rotate) options.emplace_back("rotate");
+  if (way.smooth) options.emplace_back("smooth");
+  if (way.blocks) options.emplace_back("blocks");
+  return options;
+}
+
+}  // namespace
+
 std::string lines_of(const QkvSource& source) {
   const reference::AttentionSizes& s = source.sizes;
   std::string text =
@@ -41,6 +61,9 @@ std::string lines_of(const QkvSource& source) {
              static_cast<long long>(s.seq_q), static_cast<long long>(s.seq_kv), source.head_dim);
   if (s.head_dim != source.head_dim) text += format(" padded to %d", s.head_dim);
   if (source.has_codes) text += std::string(", ") + name_of(source.dtype) + " codes";
+  if (const auto options = options_of(source.way); !options.empty()) {
+    text += (source.has_codes ? ", descales of " : ", quantised with ") + join(options, ", ");
+  }
   text += format(", softmax scale %.6g, %s mask", static_cast<double>(source.softmax_scale),
                  s.mask == Mask::kCausal ? "causal" : "no");
   const auto counts = [](const std::array<std::int64_t, 3>& of) {
@@ -59,9 +82,13 @@ std::string lines_of(const QkvSource& source) {
 }
 
 nlohmann::json to_json(const QkvSource& source) {
-  return {{"file", source.file},         {"layout", source.layout},
-          {"head_dim", source.head_dim}, {"softmax_scale", source.softmax_scale},
-          {"nan", source.nan},           {"infinite", source.infinite}};
+  return {{"file", source.file},
+          {"layout", source.layout},
+          {"head_dim", source.head_dim},
+          {"softmax_scale", source.softmax_scale},
+          {"nan", source.nan},
+          {"infinite", source.infinite},
+          {"options", options_of(source.way)}};
 }
 
 Status write_output(const QkvSource& source, const std::vector<std::uint16_t>& output,

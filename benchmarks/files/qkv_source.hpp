@@ -21,12 +21,13 @@ struct QkvSource {
   float softmax_scale = 0.0F;
   Dtype dtype = Dtype::kE4M3;              ///< of the codes that are judged
   bool has_codes = false;                  ///< the file has them
+  reference::QuantisingWay way;            ///< how they were made here; of codes `blocks` alone
   std::array<std::int64_t, 3> nan{};       ///< elements of Q, K and V
   std::array<std::int64_t, 3> infinite{};  ///< likewise; each is judged as the largest finite code
 };
 
 QkvSource describe(const reference::Qkv& tensors, const std::string& file,
-                   const std::string& layout);
+                   const std::string& layout, const reference::QuantisingWay& way = {});
 
 /// One line for people, and one more where something is not finite.
 std::string lines_of(const QkvSource& source);

@@ -44,13 +44,13 @@ Result<reference::QkvOptions> named_tensors(const std::string& names) {
   return options;
 }
 
-/// "; they serve head_dim 64": of those where a variant would serve the shape.
-std::string served_instead(reference::Shape shape, Dtype dtype,
-                           const std::vector<const Variant*>& variants, const Device& device) {
+/// "; they serve head_dim 64": of those where a variant would serve the case.
+std::string served_instead(PendingCase pending, const std::vector<const Variant*>& variants,
+                           const Device& device) {
   std::string served;
   for (const int head_dim : {64, 128, 256}) {
-    shape.head_dim = head_dim;
-    const Problem problem = problem_of(shape, dtype);
+    pending.shape.head_dim = head_dim;
+    const Problem problem = pending.problem();
     const auto serves = [&](const Variant* variant) {
       return variant->supports(problem, device).ok();
     };
@@ -61,20 +61,36 @@ std::string served_instead(reference::Shape shape, Dtype dtype,
   return served;
 }
 
+/// Whether the tensors can be quantised in that way.
+Status check_way(const QkvSource& source, const reference::QuantisingWay& way) {
+  if (way == reference::QuantisingWay{}) return {};
+  const std::string file = reference::one_line(source.file);
+  if (source.has_codes) {
+    return invalid_argument("--qkv-rotate, --qkv-smooth and --qkv-blocks: " + file +
+                            " has codes, which are quantised already; give it what they were made "
+                            "of");
+  }
+  const bool finite = source.infinite == decltype(source.infinite){};
+  if (finite || (!way.rotate && !way.smooth)) return {};
+  return invalid_argument("--qkv-rotate and --qkv-smooth: " + file +
+                          " has infinities, of which these options make other infinities and NaN; "
+                          "give it finite tensors");
+}
+
 /// Gives each case its variants: those of the request, and plan()'s own choice where it is asked
-/// for.
-Status add_variants(const RunRequest& request, std::vector<PendingCase>& cases) {
+/// for; that alone where nobody asked for variants and the usual ones know no descales of blocks.
+Status add_variants(const RunRequest& request, bool asked, std::vector<PendingCase>& cases) {
   for (PendingCase& pending : cases) {
-    pending.variants = request.variants;
-    if (!request.automatic) continue;
-    const auto chosen = detail::choose(problem_of(pending.shape, pending.dtype),
-                                       request.choice.device, toggles_chosen());
+    const bool choose_alone = !asked && pending.granularity == Granularity::kBlock;
+    if (!choose_alone) pending.variants = request.variants;
+    if (!request.automatic && !choose_alone) continue;
+    const auto chosen = detail::choose(pending.problem(), request.choice.device, toggles_chosen());
     if (!chosen.ok()) {
       std::vector<const Variant*> all;
       for (const Variant& variant : variants()) all.push_back(&variant);
-      return {chosen.status().code(),
-              "shape " + pending.shape.name + ": " + chosen.status().message() +
-                  served_instead(pending.shape, pending.dtype, all, request.choice.device)};
+      return {chosen.status().code(), "shape " + pending.shape.name + ": " +
+                                          chosen.status().message() +
+                                          served_instead(pending, all, request.choice.device)};
     }
     const auto there = std::find(pending.variants.begin(), pending.variants.end(), *chosen);
     if (there == pending.variants.end()) pending.variants.push_back(*chosen);
@@ -132,6 +148,12 @@ Status time_case(const PendingCase& pending, const RunRequest& request, const Ju
 
 }  // namespace
 
+Problem PendingCase::problem() const {
+  Problem problem = problem_of(shape, dtype);
+  problem.descales.granularity = granularity;
+  return problem;
+}
+
 CorrectnessRecord error_record(const CaseData& data, const Variant& variant, const Status& status) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kAllOfThem = 100;  // percent
@@ -166,15 +188,21 @@ Result<std::vector<PendingCase>> pending_cases(const RunRequest& request,
     const Mask mask = options.qkv_mask == "causal" ? Mask::kCausal : Mask::kNone;
     tensors->sizes.mask = mask;
     if (options.qkv_scale > 0) tensors->softmax_scale = static_cast<float>(options.qkv_scale);
-    auto source =
-        std::make_shared<const QkvSource>(describe(*tensors, options.qkv, options.qkv_layout));
+    auto source = std::make_shared<const QkvSource>(
+        describe(*tensors, options.qkv, options.qkv_layout, options.qkv_way));
+    if (Status s = check_way(*source, options.qkv_way); !s.ok()) return s;
     if (Status s = check_host_memory(reference::shape_of(kQkvShape, source->sizes)); !s.ok())
       return s;
-    auto data = reference::make_case(std::move(*tensors), kQkvShape, mask);
+    auto data =
+        reference::make_case(std::move(*tensors), kQkvShape, mask, Dtype::kE4M3, options.qkv_way);
     if (!data.ok()) return data.status();
     cases.push_back({(*data)->shape, (*data)->seed,
-                     [made = *data]() -> Result<CasePointer> { return made; }, std::move(source)});
+                     [made = *data]() -> Result<CasePointer> { return made; }, source});
     cases.back().dtype = (*data)->dtype;
+    if (source->way.blocks) cases.back().granularity = Granularity::kBlock;
+    if (source->way.smooth) {
+      cases.back().lse_of_means = reference::lse_of_means(**data, source->way.rotate);
+    }
   }
   for (const reference::Shape& shape : request.shapes) {
     for (const std::uint64_t seed : request.seeds) {
@@ -183,7 +211,7 @@ Result<std::vector<PendingCase>> pending_cases(const RunRequest& request,
                        }});
     }
   }
-  if (Status s = add_variants(request, cases); !s.ok()) return s;
+  if (Status s = add_variants(request, !options.variants.empty(), cases); !s.ok()) return s;
   return cases;
 }
 
@@ -193,7 +221,7 @@ Result<std::vector<Declined>> declined_pairs(const RunRequest& request,
   std::string last_shape;
   for (const PendingCase& pending : cases) {
     if (std::exchange(last_shape, pending.shape.name) == pending.shape.name) continue;
-    const Problem problem = problem_of(pending.shape, pending.dtype);
+    const Problem problem = pending.problem();
     std::size_t served = 0;
     Status reason;
     for (const Variant* variant : pending.variants) {
@@ -206,10 +234,10 @@ Result<std::vector<Declined>> declined_pairs(const RunRequest& request,
       }
     }
     if (served == 0) {
-      return Status{reason.code(), "shape " + pending.shape.name +
-                                       ": no chosen variant serves it: " + reason.message() +
-                                       served_instead(pending.shape, pending.dtype,
-                                                      pending.variants, request.choice.device)};
+      return Status{reason.code(),
+                    "shape " + pending.shape.name +
+                        ": no chosen variant serves it: " + reason.message() +
+                        served_instead(pending, pending.variants, request.choice.device)};
     }
   }
   return declined;
@@ -238,6 +266,11 @@ Result<RunResults> run_cases(const RunRequest& request, const std::vector<Pendin
       const std::pair key(pending.shape.name, std::string(variant->name));
       passed.try_emplace(key, true).first->second &= record->result.pass;
       judged.try_emplace(key, record->result.output);
+      for (std::size_t i = 0; i < pending.lse_of_means.size(); ++i) {
+        if (i < record->result.log_sum_exp.size()) {
+          record->result.log_sum_exp[i] += pending.lse_of_means[i];
+        }
+      }
       if (pending.source == nullptr) {  // nobody will write them
         record->result.output.clear();
         record->result.log_sum_exp.clear();

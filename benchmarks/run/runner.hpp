@@ -27,6 +27,12 @@ struct PendingCase {
   std::shared_ptr<const QkvSource> source = nullptr;  ///< of tensors that came from a file
   std::vector<const Variant*> variants = {};
   Dtype dtype = Dtype::kE4M3;  ///< of its codes
+  Granularity granularity = Granularity::kHead;
+  /// What its LSE is short of that of a file's tensors, of which K was smoothed; else empty.
+  std::vector<float> lse_of_means = {};
+
+  /// For who asks what serves it.
+  Problem problem() const;
 };
 
 /// The cases of a request: every (shape, seed), or the one of a file of tensors; with plan()'s own

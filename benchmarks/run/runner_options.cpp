@@ -117,6 +117,13 @@ Result<RunnerOptions> parse_runner_options(int argc, const char* const* argv) {
       .between(0, kMaxScale)
       .needs(qkv);
   line.add("--qkv-mask", options.qkv_mask, "none or causal").one_of({"none", "causal"}).needs(qkv);
+  line.add("--qkv-rotate", options.qkv_way.rotate, "Quantise Q and K rotated (Hadamard)")
+      .needs(qkv);
+  line.add("--qkv-smooth", options.qkv_way.smooth, "Quantise K less the mean of its keys")
+      .needs(qkv);
+  line.add("--qkv-blocks", options.qkv_way.blocks,
+           "Quantise with descales of blocks of rows, in place of heads")
+      .needs(qkv);
   line.add("--qkv-costs", options.qkv_costs,
            "Say per head what their quantisation costs, and what rotation, smoothing and scales of "
            "blocks would leave")

@@ -11,6 +11,7 @@
 #include "benchmarks/command/selection.hpp"
 #include "fp8_sdpa/status.hpp"
 #include "reference/config/config.hpp"
+#include "reference/formats/quantise.hpp"
 
 namespace fp8_sdpa::bench {
 
@@ -29,8 +30,9 @@ struct RunnerOptions {
   std::string qkv_names = "q,k,v";  ///< of its tensors; these in any case
   double qkv_scale = 0;             ///< of the softmax; 0: 1 / sqrt(head_dim)
   std::string qkv_mask = "none";
-  bool qkv_costs = false;  ///< say per head what quantisation costs
-  std::string out;         ///< empty: a new folder under results/
+  reference::QuantisingWay qkv_way;  ///< of originals
+  bool qkv_costs = false;            ///< say per head what quantisation costs
+  std::string out;                   ///< empty: a new folder under results/
   std::string backend = "auto";
   bool list = false;  ///< name variants and shapes, and run nothing
   std::string help;   ///< not empty: print this and run nothing

@@ -25,14 +25,27 @@ float finite_amax(std::span<const float> values) {
   return amax;
 }
 
-/// finite_amax() of each of the tensor's heads.
-std::vector<float> amax_of_heads(const std::vector<float>& values, std::int64_t heads_total,
-                                 std::int64_t per_head) {
+/// The element behind the last one that shares a descale with `element`.
+std::size_t end_of_part(const QuantisedTensor& tensor, std::size_t per_head, std::size_t element) {
+  const std::size_t head_end = (element / per_head + 1) * per_head;
+  if (tensor.per_block == 0) return head_end;
+  const auto per_block = static_cast<std::size_t>(tensor.per_block);
+  return std::min(head_end, element + per_block - element % per_head % per_block);
+}
+
+/// finite_amax() of each of the tensor's heads, or of their blocks.
+std::vector<float> amax_of_parts(const std::vector<float>& values, std::int64_t heads_total,
+                                 std::int64_t per_head, const QuantisedTensor& tensor) {
   const auto size = static_cast<std::size_t>(per_head);
-  std::vector<float> amax(static_cast<std::size_t>(heads_total));
+  const auto parts = static_cast<std::size_t>(tensor.blocks());
+  std::vector<float> amax(static_cast<std::size_t>(heads_total) * parts);
   const auto look = [&](std::int64_t head) {
     const auto at = static_cast<std::size_t>(head);
-    amax[at] = finite_amax(std::span(values).subspan(at * size, size));
+    for (std::size_t part = 0, first = at * size; part < parts; ++part) {
+      const std::size_t end = end_of_part(tensor, size, first);
+      amax[at * parts + part] = finite_amax(std::span(values).subspan(first, end - first));
+      first = end;
+    }
   };
   if (std::ssize(values) > kParallelChunk) {
     parallel_for(heads_total, look);
@@ -42,44 +55,39 @@ std::vector<float> amax_of_heads(const std::vector<float>& values, std::int64_t 
   return amax;
 }
 
-/// Calls use(head, first, last) for each head's part of the elements, on all cores.
-template <class Use>
-void for_each_part(std::int64_t size, std::size_t per_head, const Use& use) {
-  parallel_chunks(size, [&](std::int64_t first, std::int64_t last) {
-    for (auto begin = static_cast<std::size_t>(first); begin < static_cast<std::size_t>(last);) {
-      const std::size_t head = begin / per_head;
-      const std::size_t end = std::min(static_cast<std::size_t>(last), (head + 1) * per_head);
-      use(head, begin, end);
-      begin = end;
-    }
-  });
-}
-
-/// The codes of `values`, whose heads have the descales that are there.
+/// The codes of `values`, by the descales that are there.
 void encode(const std::vector<float>& values, std::int64_t per_head, QuantisedTensor& tensor) {
   tensor.codes.resize(values.size());
   std::atomic<std::int64_t> infinities{0};
-  for_each_part(std::ssize(values), static_cast<std::size_t>(per_head),
-                [&](std::size_t head, std::size_t first, std::size_t last) {
-                  const float descale = tensor.descales[head];
-                  std::int64_t found = 0;
-                  for (std::size_t i = first; i < last; ++i) {
-                    found += std::isinf(values[i]) ? 1 : 0;
-                    tensor.codes[i] = encode_fp8(values[i] / descale, tensor.dtype);
-                  }
-                  infinities += found;
-                });
+  parallel_chunks(std::ssize(values), [&](std::int64_t from, std::int64_t to) {
+    const auto last = static_cast<std::size_t>(to);
+    std::int64_t found = 0;
+    for (auto i = static_cast<std::size_t>(from); i < last;) {
+      const float descale = tensor.descales[tensor.descale_of(i)];
+      const std::size_t end =
+          std::min(last, end_of_part(tensor, static_cast<std::size_t>(per_head), i));
+      for (; i < end; ++i) {
+        found += std::isinf(values[i]) ? 1 : 0;
+        tensor.codes[i] = encode_fp8(values[i] / descale, tensor.dtype);
+      }
+    }
+    infinities += found;
+  });
   tensor.saturated_infinities = infinities;
 }
 
 }  // namespace
 
 QuantisedTensor quantise(const std::vector<float>& values, std::int64_t heads_total,
-                         std::int64_t per_head, Dtype dtype) {
+                         std::int64_t per_head, Dtype dtype, std::int64_t per_block) {
   assert(static_cast<std::int64_t>(values.size()) == heads_total * per_head);
   QuantisedTensor tensor;
   tensor.dtype = dtype;
-  for (const float amax : amax_of_heads(values, heads_total, per_head)) {
+  if (per_block > 0) {
+    tensor.per_block = per_block;
+    tensor.per_head = per_head;
+  }
+  for (const float amax : amax_of_parts(values, heads_total, per_head, tensor)) {
     // Of smaller ones, some values that round to a code are subnormal, which devices flush.
     constexpr float kLeast = 0x1p-100F;
     const float quotient = amax / max_finite(dtype);
@@ -94,7 +102,7 @@ QuantisedTensor quantise_with_one_scale(const std::vector<float>& values, std::i
   assert(static_cast<std::int64_t>(values.size()) == heads_total * per_head);
   QuantisedTensor tensor;
   tensor.dtype = dtype;
-  const auto amax = amax_of_heads(values, heads_total, per_head);
+  const auto amax = amax_of_parts(values, heads_total, per_head, tensor);
   const float quotient = *std::max_element(amax.begin(), amax.end()) / max_finite(dtype);
   int exponent = 0;
   // quotient = significand * 2^exponent with a significand of at least a half.
@@ -141,30 +149,26 @@ std::vector<double> means(const std::vector<double>& values, std::int64_t heads_
   return sums;
 }
 
+std::vector<float> transformed(const std::vector<float>& values, std::int64_t heads_total,
+                               int head_dim, bool rotated, bool smoothed, std::uint64_t seed) {
+  if (!rotated && !smoothed) return values;
+  std::vector<double> made(values.begin(), values.end());
+  if (rotated) made = rotate(made, head_dim, seed);
+  if (smoothed) {
+    const auto per_head = values.size() / static_cast<std::size_t>(heads_total);
+    const std::vector<double> mean = means(made, heads_total, head_dim);
+    const auto dim = static_cast<std::size_t>(head_dim);
+    for (std::size_t i = 0; i < values.size(); ++i) made[i] -= mean[i / per_head * dim + i % dim];
+  }
+  return {made.begin(), made.end()};
+}
+
 std::vector<float> quantised(const std::vector<float>& values, std::int64_t heads_total,
                              int head_dim, bool rotated, bool smoothed, std::uint64_t seed,
                              int block_rows) {
-  std::vector<double> transformed(values.begin(), values.end());
-  if (rotated) transformed = rotate(transformed, head_dim, seed);
-  const auto per_head = static_cast<std::int64_t>(values.size()) / heads_total;
-  if (smoothed) {
-    const std::vector<double> mean = means(transformed, heads_total, head_dim);
-    const auto dim = static_cast<std::size_t>(head_dim);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      transformed[i] -= mean[i / static_cast<std::size_t>(per_head) * dim + i % dim];
-    }
-  }
-  const std::int64_t per_descale = block_rows == 0 ? per_head : std::int64_t{block_rows} * head_dim;
-  std::vector<float> made;
-  made.reserve(values.size());
-  for (auto at = transformed.begin(); at != transformed.end();) {
-    const std::int64_t left_of_head = per_head - (at - transformed.begin()) % per_head;
-    const std::int64_t size = std::min(per_descale, left_of_head);
-    const auto block = dequantise(quantise({at, at + size}, 1, size, Dtype::kE4M3));
-    made.insert(made.end(), block.begin(), block.end());
-    at += size;
-  }
-  return made;
+  return dequantise(quantise(transformed(values, heads_total, head_dim, rotated, smoothed, seed),
+                             heads_total, static_cast<std::int64_t>(values.size()) / heads_total,
+                             Dtype::kE4M3, std::int64_t{block_rows} * head_dim));
 }
 
 QuantisedTensor in_blocks(QuantisedTensor tensor, std::int64_t per_block) {

@@ -41,10 +41,11 @@ struct QuantisedTensor {
 
 /// Quantises `values`, (batch, heads, per_head) contiguous with heads_total = batch * heads.
 /// descale = amax / max_finite(dtype) in fp32, 1 where that is below 2^-100; amax ignores NaN and
-/// infinities. code = encode_fp8(value / descale), divided in fp32. @pre values.size() ==
+/// infinities. code = encode_fp8(value / descale), divided in fp32. A descale a head, or, where
+/// per_block is not 0, one for each `per_block` elements of a head. @pre values.size() ==
 /// heads_total * per_head, is_fp8(dtype).
 QuantisedTensor quantise(const std::vector<float>& values, std::int64_t heads_total,
-                         std::int64_t per_head, Dtype dtype);
+                         std::int64_t per_head, Dtype dtype, std::int64_t per_block = 0);
 
 /// The same with one descale for the whole tensor, repeated for each head: the smallest power of
 /// two that is not below amax / max_finite(dtype). Each value is then exact in bf16 as well, so
@@ -52,6 +53,22 @@ QuantisedTensor quantise(const std::vector<float>& values, std::int64_t heads_to
 /// problem.
 QuantisedTensor quantise_with_one_scale(const std::vector<float>& values, std::int64_t heads_total,
                                         std::int64_t per_head, Dtype dtype);
+
+/// A way of quantising Q, K and V, by the options of Quantisation.
+struct QuantisingWay {
+  bool rotate = false;  ///< Q and K
+  bool smooth = false;  ///< K
+  bool blocks = false;  ///< descales of kQueriesOfBlock and kKeysOfBlock rows, not of heads
+
+  /// Elements of a block of Q, and of K and V; 0: of heads.
+  std::int64_t per_block_q(int head_dim) const {
+    return blocks ? std::int64_t{kQueriesOfBlock} * head_dim : 0;
+  }
+  std::int64_t per_block_kv(int head_dim) const {
+    return blocks ? std::int64_t{kKeysOfBlock} * head_dim : 0;
+  }
+  bool operator==(const QuantisingWay&) const = default;
+};
 
 /// Quantisation::rotate of `values`, (rows, head_dim) contiguous, in double: x diag(r) H /
 /// sqrt(head_dim) row by row, from the definition. @pre head_dim is a power of two.
@@ -63,8 +80,11 @@ std::vector<double> means(const std::vector<double>& values, std::int64_t heads_
                           int head_dim);
 
 /// What `values`, (heads_total, seq, head_dim) contiguous, are after the transformations that are
-/// asked for, to E4M3 and back: rotate() by `seed`, then less means(). With a descale a head, or
-/// one for each `block_rows` rows.
+/// asked for: rotate() by `seed`, then less means().
+std::vector<float> transformed(const std::vector<float>& values, std::int64_t heads_total,
+                               int head_dim, bool rotated, bool smoothed, std::uint64_t seed = 0);
+
+/// The same, to E4M3 and back, with a descale a head, or one for each `block_rows` rows.
 std::vector<float> quantised(const std::vector<float>& values, std::int64_t heads_total,
                              int head_dim, bool rotated, bool smoothed, std::uint64_t seed = 0,
                              int block_rows = 0);

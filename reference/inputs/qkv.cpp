@@ -12,6 +12,8 @@
 #include <limits>
 #include <new>
 #include <system_error>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "reference/formats/half.hpp"
@@ -72,10 +74,12 @@ class QkvReader {
                  Mask::kNone};
     if (dtype_of(q) != Dtype::kFloat) {
       qkv.codes.emplace();
-      for (const auto& [view, tensor] : {std::pair(&q, &qkv.codes->q), std::pair(&k, &qkv.codes->k),
-                                         std::pair(&v, &qkv.codes->v)}) {
-        if (Status status = read_codes(*view, head_dim, *tensor); !status.ok()) return status;
+      for (const auto& [view, tensor, rows] : {std::tuple(&q, &qkv.codes->q, kQueriesOfBlock),
+                                               std::tuple(&k, &qkv.codes->k, kKeysOfBlock),
+                                               std::tuple(&v, &qkv.codes->v, kKeysOfBlock)}) {
+        if (Status s = read_codes(*view, head_dim, rows, *tensor); !s.ok()) return s;
       }
+      if (Status s = align_granularity(*qkv.codes, head_dim); !s.ok()) return s;
       return qkv;
     }
     const auto values = [&](const OperandView& view) {
@@ -191,7 +195,31 @@ class QkvReader {
     return view.entry->dtype == "F8_E5M2" ? Dtype::kE5M2 : Dtype::kFloat;
   }
 
-  Status read_codes(const OperandView& view, int head_dim, QuantisedTensor& tensor) const {
+  /// Where one tensor's descales are of blocks, all are; kernels take positive ones.
+  Status align_granularity(QkvCodes& codes, int head_dim) const {
+    const std::array<std::pair<QuantisedTensor*, int>, 3> tensors = {
+        {{&codes.q, kQueriesOfBlock}, {&codes.k, kKeysOfBlock}, {&codes.v, kKeysOfBlock}}};
+    if (std::none_of(tensors.begin(), tensors.end(),
+                     [](const auto& of) { return of.first->per_block > 0; })) {
+      return {};
+    }
+    for (const auto& [tensor, rows] : tensors) {
+      if (tensor->per_block == 0) {
+        *tensor = in_blocks(std::move(*tensor), std::int64_t{rows} * head_dim);
+      }
+      if (std::all_of(tensor->descales.begin(), tensor->descales.end(),
+                      [](float descale) { return descale > 0.0F; })) {
+        continue;
+      }
+      return invalid_argument(path_ + ": a descale is not positive; where one tensor's descales " +
+                              "are of blocks of rows, all must be");
+    }
+    return {};
+  }
+
+  /// `block_rows` is that of the tensor where its descales are of blocks.
+  Status read_codes(const OperandView& view, int head_dim, int block_rows,
+                    QuantisedTensor& tensor) const {
     tensor.dtype = dtype_of(view);
     tensor.codes = convert<std::uint8_t>(
         view, head_dim, [&](std::size_t index) { return view.entry->bytes[index]; });
@@ -207,15 +235,23 @@ class QkvReader {
     const std::size_t size = entry.bytes.size() / sizeof(float);
     const std::vector<std::uint64_t> of_heads = {static_cast<std::uint64_t>(view.batch),
                                                  static_cast<std::uint64_t>(view.heads)};
-    if (size != 1 && entry.shape != of_heads) {
-      return error(
-          descale, "shape",
-          show(entry.shape) + "; expected one element, or (batch, heads), " + show(of_heads));
+    std::vector<std::uint64_t> of_blocks = of_heads;
+    of_blocks.push_back(
+        static_cast<std::uint64_t>(descales_of_head(Granularity::kBlock, view.seq, block_rows)));
+    if (entry.shape == of_blocks && size != 1) {
+      tensor.per_block = std::int64_t{block_rows} * head_dim;
+      tensor.per_head = view.seq * head_dim;
+      tensor.descales.resize(size);
+    } else if (size != 1 && entry.shape != of_heads) {
+      return error(descale, "shape",
+                   show(entry.shape) + "; expected one element, (batch, heads), " + show(of_heads) +
+                       ", or (batch, heads, blocks of " + std::to_string(block_rows) + " rows), " +
+                       show(of_blocks));
     }
-    for (std::size_t head = 0; head < heads; ++head) {
-      const std::size_t at = size == 1 ? 0 : head;
-      std::memcpy(&tensor.descales[head], entry.bytes.data() + at * sizeof(float), sizeof(float));
-      if (std::isfinite(tensor.descales[head])) continue;
+    for (std::size_t i = 0; i < tensor.descales.size(); ++i) {
+      const std::size_t at = size == 1 ? 0 : i;
+      std::memcpy(&tensor.descales[i], entry.bytes.data() + at * sizeof(float), sizeof(float));
+      if (std::isfinite(tensor.descales[i])) continue;
       return error(descale, "element " + std::to_string(at), "is not finite");
     }
     return {};

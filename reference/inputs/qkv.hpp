@@ -41,10 +41,11 @@ struct Qkv {
 };
 
 /// Reads F32, F16 or BF16 tensors, or FP8 codes: all F8_E4M3 or all F8_E5M2, with descales, F32, in
-/// tensors of one element or of (batch, heads), 1 where they are missing. A head_dim up to 256 is
-/// padded with zeros to the next of 64, 128 and 256, which changes neither scores nor the first
-/// columns of O. kInvalidArgument, naming the file and the field, for whatever is wrong;
-/// kOutOfMemory where it does not fit.
+/// tensors of one element, of (batch, heads), or of blocks of rows, (batch, heads, blocks) as
+/// Granularity::kBlock has them, 1 where they are missing; where one tensor's are of blocks, those
+/// of the others are repeated. A head_dim up to 256 is padded with zeros to the next of 64, 128 and
+/// 256, which changes neither scores nor the first columns of O. kInvalidArgument, naming the file
+/// and the field, for whatever is wrong; kOutOfMemory where it does not fit.
 Result<Qkv> load_qkv(const std::string& path, const QkvOptions& options = {});
 
 /// The same from a file's bytes; `path` is only used in messages.

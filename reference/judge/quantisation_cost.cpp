@@ -48,7 +48,7 @@ std::vector<QuantisationCost> quantisation_costs(const CaseData& data) {
   };
   const std::int64_t kv_heads = std::int64_t{shape.batch} * shape.heads_kv;
   for (std::size_t nth = 0; nth < kQuantisingWays.size(); ++nth) {
-    const QuantisingWay& way = kQuantisingWays[nth];
+    const QuantisingWay& way = kQuantisingWays[nth].way;
     std::vector<float> got = data.reference_kernel.o;
     if (nth > 0) {
       const int of_q = way.blocks ? kQueriesOfBlock : 0;
@@ -76,7 +76,7 @@ std::vector<QuantisationCost> quantisation_costs(const CaseData& data) {
 std::string cost_table(const std::vector<QuantisationCost>& costs, std::size_t most) {
   std::string text = "| batch | head |";
   std::string rule = "\n|---|---|";
-  for (const QuantisingWay& way : kQuantisingWays) {
+  for (const NamedWay& way : kQuantisingWays) {
     text += std::string(" ") + way.name + " |";
     rule += "---|";
   }

@@ -11,24 +11,20 @@
 
 namespace fp8_sdpa::reference {
 
-/// A way of quantising, by the options of Quantisation.
-struct QuantisingWay {
+struct NamedWay {
   const char* name;
-  bool rotate = false;  ///< Q and K
-  bool smooth = false;  ///< K
-  bool blocks = false;  ///< descales of kQueriesOfBlock and kKeysOfBlock rows, not of heads
+  QuantisingWay way;
 };
 /// The first is that of the codes which a case has.
-inline constexpr std::array<QuantisingWay, 6> kQuantisingWays = {
-    {{"as it is"},
-     {"rotated", true},
-     {"smoothed", false, true},
-     {"both", true, true},
-     {"blocks", false, false, true},
-     {"blocks, both", true, true, true}}};
+inline constexpr std::array<NamedWay, 6> kQuantisingWays = {{{"as it is", {}},
+                                                             {"rotated", {true}},
+                                                             {"smoothed", {false, true}},
+                                                             {"both", {true, true}},
+                                                             {"blocks", {false, false, true}},
+                                                             {"blocks, both", {true, true, true}}}};
 
-/// Of a query head, for each way: ||O' - O|| / ||O||, where O is fp64 attention of the tensors as
-/// they were and O' of what they quantise to, in E4M3. No kernel is in it.
+/// Of a query head, for each of kQuantisingWays: ||O' - O|| / ||O||, where O is fp64 attention of
+/// the tensors as they were and O' of what they quantise to, in E4M3. No kernel is in it.
 struct QuantisationCost {
   std::int64_t batch = 0, head = 0;
   std::array<double, kQuantisingWays.size()> of = {};

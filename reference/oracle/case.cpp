@@ -87,14 +87,18 @@ void add_references(CaseData& data, const std::vector<float>& k, const std::vect
   finish_from_codes(data);
 }
 
-/// Quantises data.inputs; the rest of `data` is filled in.
-void quantise_inputs(CaseData& data) {
+/// Quantises data.inputs in that way; the rest of `data` is filled in.
+void quantise_inputs(CaseData& data, const QuantisingWay& way = {}) {
   const Shape& shape = data.shape;
+  const int dim = shape.head_dim;
   const std::int64_t q_heads = std::int64_t{shape.batch} * shape.heads_q;
   const std::int64_t kv_heads = std::int64_t{shape.batch} * shape.heads_kv;
-  data.q = quantise(data.inputs.q, q_heads, shape.seq_q * shape.head_dim, data.dtype);
-  data.k = quantise(data.inputs.k, kv_heads, shape.seq_kv * shape.head_dim, data.dtype);
-  data.v = quantise(data.inputs.v, kv_heads, shape.seq_kv * shape.head_dim, data.dtype);
+  const auto of_q = transformed(data.inputs.q, q_heads, dim, way.rotate, /*smoothed=*/false);
+  const auto of_k = transformed(data.inputs.k, kv_heads, dim, way.rotate, way.smooth);
+  const std::int64_t per_block = way.per_block_kv(dim);
+  data.q = quantise(of_q, q_heads, shape.seq_q * dim, data.dtype, way.per_block_q(dim));
+  data.k = quantise(of_k, kv_heads, shape.seq_kv * dim, data.dtype, per_block);
+  data.v = quantise(data.inputs.v, kv_heads, shape.seq_kv * dim, data.dtype, per_block);
 }
 
 }  // namespace
@@ -127,6 +131,28 @@ std::shared_ptr<const CaseData> make_case(const Shape& shape, std::uint64_t seed
   return with_references(draw_case(shape, seed, dtype));
 }
 
+std::vector<float> lse_of_means(const CaseData& data, bool rotated) {
+  const Shape& shape = data.shape;
+  const auto dim = static_cast<std::size_t>(shape.head_dim);
+  const auto as_double = [&](const std::vector<float>& values) {
+    const std::vector<double> made(values.begin(), values.end());
+    return rotated ? rotate(made, shape.head_dim, /*seed=*/0) : made;
+  };
+  const std::vector<double> q = as_double(data.inputs.q);
+  const std::vector<double> mean =
+      means(as_double(data.inputs.k), std::int64_t{shape.batch} * shape.heads_kv, shape.head_dim);
+  const auto rows_of_mean = static_cast<std::size_t>(shape.heads_q / shape.heads_kv * shape.seq_q);
+  std::vector<float> result(q.size() / dim);
+  for (std::size_t row = 0; row < result.size(); ++row) {
+    double dot = 0.0;
+    for (std::size_t d = 0; d < dim; ++d) {
+      dot += q[row * dim + d] * mean[row / rows_of_mean * dim + d];
+    }
+    result[row] = static_cast<float>(data.softmax_scale * dot);
+  }
+  return result;
+}
+
 std::shared_ptr<const CaseData> from_codes(CaseData data) {
   data.inputs = {dequantise(data.q), dequantise(data.k), dequantise(data.v)};
   finish_from_codes(data);
@@ -135,7 +161,7 @@ std::shared_ptr<const CaseData> from_codes(CaseData data) {
 }
 
 Result<std::shared_ptr<const CaseData>> make_case(Qkv tensors, const std::string& name, Mask mask,
-                                                  Dtype dtype) {
+                                                  Dtype dtype, const QuantisingWay& way) {
   try {
     CaseData data;
     data.shape = shape_of(name, tensors.sizes);
@@ -152,7 +178,7 @@ Result<std::shared_ptr<const CaseData>> make_case(Qkv tensors, const std::string
       return from_codes(std::move(data));
     }
     data.inputs = std::move(tensors.inputs);
-    quantise_inputs(data);
+    quantise_inputs(data, way);
     return with_references(std::move(data));
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kOutOfMemory,

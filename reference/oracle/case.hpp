@@ -62,10 +62,16 @@ std::shared_ptr<const CaseData> with_references(CaseData data);
 std::shared_ptr<const CaseData> with_references(CaseData data, const std::vector<float>& k,
                                                 const std::vector<float>& v);
 
-/// The same as the first from tensors that load_qkv() read, from_codes() where they are codes, of
-/// whatever `dtype`. `name` becomes the shape's name. kOutOfMemory if they do not fit.
+/// The same as the first from tensors that load_qkv() read, quantised in that way; from_codes()
+/// where they are codes, of whatever `dtype`. `name` becomes the shape's name. kOutOfMemory if they
+/// do not fit.
 Result<std::shared_ptr<const CaseData>> make_case(Qkv tensors, const std::string& name, Mask mask,
-                                                  Dtype dtype = Dtype::kE4M3);
+                                                  Dtype dtype = Dtype::kE4M3,
+                                                  const QuantisingWay& way = {});
+
+/// softmax_scale * q . mean of each row of a case whose K was smoothed, (batch, heads_q, seq_q): by
+/// how much its LSE is short of that of K as it was. `rotated` as the case was made.
+std::vector<float> lse_of_means(const CaseData& data, bool rotated);
 
 /// A case of given codes and descales: `data` with its inputs, references and bounds made anew from
 /// them. Inputs become the dequantised values.

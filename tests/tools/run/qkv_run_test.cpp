@@ -117,6 +117,53 @@ TEST_F(QkvRun, SaysWhatQuantisationCosts) {
             std::string::npos);
 }
 
+// O and LSE are those of the file's tensors, however they were quantised.
+TEST_F(QkvRun, QuantisesOriginalsByTheOptionsOfTheLibrary) {
+  write_tensors(64, 8.5F, 8.0F);
+  const auto floats_of_lse = [&] {
+    const std::string file = read(at("out/o_sm90_block_scales.safetensors"));
+    std::vector<float> lse(2 * 160);
+    const std::size_t bytes = lse.size() * sizeof(float);
+    if (file.size() > bytes) std::memcpy(lse.data(), &file[file.size() - bytes], bytes);
+    return lse;
+  };
+  const Ran blocks = judge("sm90_block_scales", {"--qkv-blocks"});
+  ASSERT_EQ(blocks.exit_code, 0) << blocks.out << blocks.err;
+  EXPECT_NE(blocks.out.find(" D=64, quantised with blocks, softmax scale"), std::string::npos)
+      << blocks.out;
+  EXPECT_EQ(recorded().at("tensors").at("options"), nlohmann::json({"blocks"}));
+  const std::vector<float> plain = floats_of_lse();
+  const Ran all =
+      judge("sm90_block_scales", {"--qkv-rotate", "--qkv-smooth", "--qkv-blocks", "--qkv-costs"});
+  ASSERT_EQ(all.exit_code, 0) << all.out << all.err;
+  EXPECT_NE(all.out.find(", quantised with rotate, smooth, blocks, softmax scale"),
+            std::string::npos)
+      << all.out;
+  const std::vector<float> whole = floats_of_lse();
+  for (std::size_t row = 0; row < plain.size(); ++row) {
+    EXPECT_NEAR(whole[row], plain[row], 0.1) << row;
+  }
+  // Where nobody asks for a variant it is the library's choice: the usual ones know no blocks.
+  std::filesystem::remove_all(at("out"));
+  const Ran chosen =
+      run(FP8_SDPA_RUN_BINARY,
+          {"--backend", "host", "--qkv", "t.safetensors", "--qkv-blocks", "--out", "out"},
+          "SDPA_REQUIRE_GPU=0");
+  EXPECT_EQ(chosen.exit_code, 0) << chosen.out << chosen.err;
+  EXPECT_NE(chosen.out.find("O of sm90_block_scales: "), std::string::npos) << chosen.out;
+  EXPECT_EQ(judge("sm80_mma", {"--qkv-blocks"}).exit_code, 2);
+}
+
+TEST_F(QkvRun, DeclinesToQuantiseWhatItCannot) {
+  write_tensors(64, std::numeric_limits<float>::infinity());
+  for (const char* option : {"--qkv-rotate", "--qkv-smooth"}) {
+    EXPECT_NE(judge("sm80_mma", {option}).err.find("t.safetensors has infinities"),
+              std::string::npos);
+  }
+  EXPECT_NE(run(FP8_SDPA_RUN_BINARY, {"--qkv-blocks"}).err.find("--qkv-blocks requires --qkv"),
+            std::string::npos);
+}
+
 TEST_F(QkvRun, WritesOInTheLayoutOfTheFileWithoutThePadding) {
   constexpr std::uint16_t kHeads = 2, kSeq = 3, kHeadDim = 2, kPadded = 64;
   QkvSource source;
@@ -172,6 +219,8 @@ TEST_F(QkvRun, JudgesCodesWithTheirDescales) {
         << ran.out;
     EXPECT_EQ(recorded().at("dtype"), name);
     EXPECT_NE(judge("sm80_mma", {"--qkv-costs"}).err.find("--qkv-costs: t.safetensors has codes"),
+              std::string::npos);
+    EXPECT_NE(judge("sm80_mma", {"--qkv-blocks"}).err.find("t.safetensors has codes, which are"),
               std::string::npos);
     const Ran hopper = judge("sm90_independent");
     EXPECT_EQ(hopper.exit_code, format == "E4M3" ? 0 : 2) << hopper.out << hopper.err;
