@@ -24,8 +24,9 @@ class Plans {
   template <class AnyProblem>
   const auto& plan_of(const AnyProblem& problem, const Device& device, const PlanOptions& options) {
     auto& known = of(problem);
-    if (known.size() >= kMost) known.clear();
-    auto& mine = known[key_of(problem, device, options)];
+    const Key key = key_of(problem, device, options);
+    if (known.size() >= kMost && known.find(key) == known.end()) known.clear();
+    auto& mine = known[key];
     if (mine && rebind(*mine, problem).ok()) return *mine;
     if (mine) {
       // Of another number of queries; or at an address that the variant does not serve.

@@ -116,6 +116,7 @@ def test_refusals_name_what_is_wrong(device):
 
     cases = [
         ("k has shape (1, 9, 2, 64); expected (tokens", call(k[None], v, *cache, slots)),
+        ("v has shape (64,); expected (tokens", call(k, v[0, 0], *cache, slots)),
         ("k_cache has shape (16, 2, 64); expected (pages", call(k, v, cache[0][0], cache[1], slots)),
         ("v and k have different numbers of tokens, 8 and 9", call(k, v[1:], *cache, slots)),
         ("v and k have different numbers of heads, 1 and 2", call(k, v[:, :1], *cache, slots)),
@@ -130,6 +131,8 @@ def test_refusals_name_what_is_wrong(device):
         ("v_cache overlaps k_cache", call(k, v, cache[0], cache[0], slots)),
         ("slot_mapping must be int64, contiguous, of shape (9)", call(k, v, *cache, slots.int())),
         ("slot_mapping must be int64", call(k, v, *cache, slots[1:])),
+        ("slot_mapping must be int64, contiguous",
+         call(k, v, *cache, slots.repeat_interleave(2)[::2])),
         ("k_descale must be float32", call(k, v, *cache, slots, DESCALES.double().to(device))),
         ("cos_sin and positions are for each other", call(k, v, *cache, slots, cos_sin=table)),
         ("cos_sin must be float32", call(k, v, *cache, slots, cos_sin=table.half(), positions=positions)),

@@ -22,6 +22,7 @@ def test_fakes_have_shapes_types_and_layouts(device):
         opcheck(op, (q[..., :40], k[..., :40], v[..., :40]), {"causal": True})
         opcheck(op, transposed)
         opcheck(op, (q[:, :, :0], k, v))
+        opcheck(op, tuple(x.float() for x in (q, k, v)))
     for op in (ops.attention_fp8.default, ops.attention_fp8.lse):
         opcheck(op, (*tensors, *descales), {"out_dtype": torch.float16})
         opcheck(op, (*(x[..., :40] for x in tensors), *descales))
@@ -46,6 +47,37 @@ def test_compiles_as_one_graph(device):
         compiled = torch.compile(fp8_sdpa.sdpa, fullgraph=True, backend="aot_eager")
         got = compiled(q, k, v, is_causal=True, enable_gqa=True)
         assert torch.equal(got, fp8_sdpa.sdpa(q, k, v, is_causal=True, enable_gqa=True))
+
+
+def test_refusals_and_fallbacks_are_known_while_tracing(device):
+    q, k, v = problem(device, heads_kv=4)
+
+    def attend(q, k, v):
+        return fp8_sdpa.sdpa(q, k, v, fallback=True)
+
+    wide = torch.randn(1, 2, 20, 300, device=device)
+    with torch.no_grad():
+        compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
+        for x in (wide, q.double()):
+            want = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+            assert torch.allclose(compiled(x, x, x), want, atol=1e-5)
+    for bad, text in (((q, k[..., :32], v), "head_dims"), ((q[0], k, v), "has shape")):
+        with pytest.raises(Exception, match=text):
+            torch.compile(fp8_sdpa.attention, backend="aot_eager")(*bad)
+    meta = torch.empty(q.shape, dtype=q.dtype, device="meta")
+    with pytest.raises(ValueError, match="k lies on another device than q"):
+        fp8_sdpa.attention(q, meta, v)
+
+
+def test_ragged_forms_compile_by_inductor_too(device):
+    q = problem(device, batch=1, heads=2, seq_q=10)[0].squeeze(0).transpose(0, 1)
+    cu = torch.tensor([0, 4, 10], dtype=torch.int32, device=device)
+
+    def attend(q, cu):
+        return fp8_sdpa.attention_varlen(q, q, q, cu, cu, 6, 6)
+
+    for backend in ("aot_eager", "inductor"):
+        assert torch.equal(torch.compile(attend, backend=backend)(q, cu), attend(q, cu)), backend
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

@@ -1,5 +1,6 @@
 """What the tests of the PyTorch operators share: devices, and attention in float64."""
 
+import itertools
 import os
 
 import pytest
@@ -81,3 +82,25 @@ def codes(device, dtype=E4M3, **sizes):
 
 def dequantised(tensors, descales):
     return [t.float() * d[..., None, None] for t, d in zip(tensors, descales, strict=True)]
+
+
+# --- sequences that differ in length ---
+
+QUERIES, KEYS = (70, 1, 0, 33, 5), (150, 131, 40, 33, 0)
+
+
+def words(values, device):
+    return torch.tensor(values, dtype=torch.int32, device=device)
+
+
+def offsets(lengths, device):
+    return words([0, *itertools.accumulate(lengths)], device)
+
+
+def ragged(device, queries=QUERIES, keys=KEYS):
+    return {
+        "cu_seqlens_q": offsets(queries, device),
+        "cu_seqlens_k": offsets(keys, device),
+        "max_seqlen_q": max(queries),
+        "max_seqlen_k": max(keys),
+    }

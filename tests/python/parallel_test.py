@@ -43,7 +43,7 @@ def check(rank, size, port, device):
             out, lse = fp8_sdpa.context_parallel(*parts, causal=causal, scale=scale, return_lse=True)
             assert torch.equal(out, fp8_sdpa.shard(want))
             assert torch.allclose(lse, fp8_sdpa.shard(want_lse[..., None])[..., 0], atol=2e-3)
-            options = {"smooth": False} if causal else {"rotate": False, "seed": 3}
+            options = {"smooth": False, "seed": 3} if causal else {"rotate": False}
             want = fp8_sdpa.attention(*whole, causal=causal, batch_invariant=True, **options)
             out = fp8_sdpa.context_parallel(*parts, causal=causal, **options)
             assert torch.equal(out, fp8_sdpa.shard(want)), options

@@ -142,6 +142,47 @@ def test_attention_with_scales_of_blocks(device, rotate, smooth):
     assert relative(of_heads[:, :, others], want[:, :, others]) > UNQUANTISED
 
 
+def test_quantise_is_forward_only(device):
+    x = normal(1, 2, 50, 64, device=device).requires_grad_()
+    with pytest.raises(NotImplementedError, match="fp8_sdpa.quantise is forward only"):
+        fp8_sdpa.quantise(x).descale.sum().backward()
+    with pytest.raises(ValueError, match=r"x has shape \(50, 64\); expected \(batch"):
+        fp8_sdpa.quantise(x[0, 0], block_rows=64)
+
+
+@pytest.mark.parametrize("keys", [90, 300])
+def test_tensors_may_differ_in_dtype(device, keys):
+    q, k, v = problem(device, seq_kv=keys)
+    plain = {"rotate": False, "smooth": False}
+    want = fp8_sdpa.attention(q, k, v, **plain, granularity="head")
+    for mixed in ((q, k, v.float()), (q, k.float(), v)):
+        for granularity in ("head", "block"):
+            assert torch.equal(fp8_sdpa.attention(*mixed, **plain, granularity=granularity), want)
+
+
+def test_short_heads_have_the_codes_of_one_block(device):
+    """Of q too, which would be two blocks of 64 queries: a head has one descale."""
+    if not has_blocks(device):
+        pytest.skip("quantised head by head")
+    q, k, v = problem(device, seq_q=100, seq_kv=90)
+    q *= torch.arange(1, 5, device=device)[:, None, None]
+    of = [
+        fp8_sdpa.quantise(x, rotate=rotate, smooth=smooth, block_rows=128)
+        for x, rotate, smooth in ((q, True, False), (k, True, True), (v, False, False))
+    ]
+    parts = fp8_sdpa.attention_fp8(*(x.codes for x in of), *(x.descale[..., 0] for x in of))
+    assert torch.equal(fp8_sdpa.attention(q, k, v), parts)
+
+
+def test_blocks_are_the_default(device):
+    if not has_blocks(device):
+        pytest.skip("no blocks here")
+    q, k, v = problem(device, seq_q=150, seq_kv=300)
+    out = fp8_sdpa.attention(q, k, v)
+    assert torch.equal(out, fp8_sdpa.attention(q, k, v, granularity="block"))
+    assert not torch.equal(out, fp8_sdpa.attention(q, k, v, granularity="head"))
+
+
 def test_attention_fp8_is_batch_invariant_without_an_lse_too(device):
     of = [fp8_sdpa.quantise(x) for x in problem(device, batch=1, seq_q=16, seq_kv=900)]
     inputs = (*(x.codes for x in of), *(x.descale for x in of))

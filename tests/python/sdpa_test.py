@@ -40,8 +40,9 @@ def test_grouped_heads_want_a_word(device):
     assert relative(fp8_sdpa.sdpa(q, k, v, enable_gqa=True), want) < UNQUANTISED
     with pytest.raises(ValueError, match="query has 4 heads and key 2: enable_gqa=True is for that"):
         fp8_sdpa.sdpa(q, k, v)
-    with pytest.raises(ValueError, match=r"q has shape \(40, 64\)"):
-        fp8_sdpa.sdpa(q[0, 0], k[0, 0], v[0, 0])
+    for causal in (False, True):
+        with pytest.raises(NotImplementedError, match="query has 2 axes; 4, or 3 without the batch"):
+            fp8_sdpa.sdpa(q[0, 0], k[0, 0], v[0, 0], is_causal=causal)
 
 
 def test_without_a_batch(device):
@@ -65,6 +66,9 @@ def test_what_is_declined_is_named_or_handed_on(device):
         ("attn_mask is given", (q, k, v), {"attn_mask": mask}),
         ("dropout_p is 0.5", (q, k, v), {"dropout_p": 0.5}),
         ("head_dim is 300", (wide, wide, wide), {}),
+        ("value and query have different head_dims, 32 and 64", (q, k, v[..., :32]), {}),
+        ("key has 3 axes", (q, k[0], v), {}),
+        ("query is torch.float64, which is none of", (q.double(), k.double(), v.double()), {}),
         ("requires a gradient", (q.clone().requires_grad_(), k, v), {}),
         ("requires a gradient", (q, k, v.clone().requires_grad_()), {"is_causal": True, "scale": 0.3}),
     ]
@@ -77,9 +81,15 @@ def test_what_is_declined_is_named_or_handed_on(device):
         assert torch.equal(got, reference(*tensors, **options))
     with torch.no_grad():
         assert torch.equal(fp8_sdpa.sdpa(q.requires_grad_(), k, v), fp8_sdpa.attention(q, k, v))
-    # What contradicts itself is an error with fallback too.
-    with pytest.raises(ValueError, match="different lengths"):
-        fp8_sdpa.sdpa(q.detach(), k, v[:, :, :9], fallback=True)
+    # What contradicts itself is an error with fallback too: PyTorch's.
+    for causal in (False, True):
+        with pytest.raises(ValueError, match="different lengths, 9 and 40"):
+            fp8_sdpa.sdpa(q.detach(), k, v[:, :, :9], is_causal=causal)
+    with pytest.raises(RuntimeError):
+        fp8_sdpa.sdpa(q.detach(), k, v[:, :1, :9], fallback=True)
+    # PyTorch serves heads of one that stand for all, without a word.
+    one = fp8_sdpa.sdpa(q.detach(), k[:, :1], v[:, :1], fallback=True)
+    assert torch.equal(one, reference(q.detach(), k[:, :1], v[:, :1]))
     grouped = fp8_sdpa.sdpa(q.double(), k[:, :1].double(), v[:, :1].double(), enable_gqa=True, fallback=True)
     assert torch.equal(grouped, reference(q.double(), k[:, :1].double(), v[:, :1].double(), enable_gqa=True))
 
@@ -154,6 +164,8 @@ def test_pytorch_knows_this_flash_attention(flash_attention):
     want = fp8_sdpa.attention(q, k, v, scale=0.1, return_lse=True)
     assert len(found) == 9 and found[4:6] == (70, 150)
     assert torch.equal(found[0], want[0]) and torch.equal(found[1], want[1])
+    masked, _ = fp8_sdpa.attention(q, k, v, causal=True, return_lse=True)
+    assert torch.equal(hooks._flash_forward(q, k, v, 0.0, True)[0], masked)
     with pytest.raises(NotImplementedError, match="dropout_p is 0.1"):
         hooks._flash_forward(q, k, v, 0.1)
 

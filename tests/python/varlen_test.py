@@ -5,18 +5,9 @@ import itertools
 import fp8_sdpa
 import pytest
 import torch
-from conftest import BF16, E4M3, UNQUANTISED, WEIGHTS, exact, normal, relative
+from conftest import BF16, E4M3, KEYS, QUERIES, WEIGHTS, exact, normal, offsets, ragged, relative, words
 
 varlen = fp8_sdpa.attention_varlen_fp8
-QUERIES, KEYS = (70, 1, 0, 33, 5), (150, 131, 40, 33, 0)
-
-
-def words(values, device):
-    return torch.tensor(values, dtype=torch.int32, device=device)
-
-
-def offsets(lengths, device):
-    return words([0, *itertools.accumulate(lengths)], device)
 
 
 def batch_of(device, *, heads=4, heads_kv=2, head_dim=64, queries=QUERIES, keys=KEYS):
@@ -30,15 +21,6 @@ def batch_of(device, *, heads=4, heads_kv=2, head_dim=64, queries=QUERIES, keys=
         for h, low in ((heads, 0.4), (heads_kv, 0.9), (heads_kv, 1.4))
     ]
     return (q, k, v), descales
-
-
-def ragged(device, queries=QUERIES, keys=KEYS):
-    return {
-        "cu_seqlens_q": offsets(queries, device),
-        "cu_seqlens_k": offsets(keys, device),
-        "max_seqlen_q": max(queries),
-        "max_seqlen_k": max(keys),
-    }
 
 
 def paged(tensors, keys, page_size, device):
@@ -85,50 +67,6 @@ def test_each_sequence_is_attention_of_its_own(device, head_dim, causal):
                 assert relative(got[:, h], want[:, h]) < WEIGHTS * (2 if QUERIES[n] < 9 else 1)
             assert (got_lse - want_lse).abs().max() < 0.1
     assert torch.equal(varlen(q, k, v, *descales, **ragged(device), causal=causal), out)
-
-
-@pytest.mark.parametrize("head_dim", [64, 80, 128])
-@pytest.mark.parametrize("smooth", [False, True])
-def test_packed_tensors_are_quantised_on_the_way(device, head_dim, smooth):
-    q = normal(sum(QUERIES), 4, head_dim, device=device)
-    k, v = (normal(sum(KEYS), 2, head_dim, device=device) for _ in range(2))
-    k += 3 * normal(1, 2, head_dim, device=device)
-    lengths = ragged(device)
-    out, lse = fp8_sdpa.attention_varlen(
-        q, k, v, *lengths.values(), causal=True, smooth=smooth, return_lse=True
-    )
-    assert out.shape == q.shape and out.dtype == BF16 and lse.shape == (4, sum(QUERIES))
-    parts = zip(
-        q.split(QUERIES), k.split(KEYS), v.split(KEYS), out.split(QUERIES), lse.split(QUERIES, 1), strict=True
-    )
-    for own, keys, values, got, got_lse in parts:
-        if len(own) == 0:
-            continue
-        if len(keys) == 0:
-            assert (got == 0).all() and (got_lse == -torch.inf).all()
-            continue
-        want, want_lse = exact(*(x.transpose(0, 1)[None] for x in (own, keys, values)), causal=True)
-        few = 2 if len(own) < 9 else 1
-        assert relative(got.transpose(0, 1)[None], want) < UNQUANTISED * few * (1 if smooth else 2)
-        assert (got_lse[None].cpu() - want_lse).abs().max() < (0.15 if smooth else 0.6)
-    assert torch.equal(fp8_sdpa.attention_varlen(q, k, v, *lengths.values(), causal=True, smooth=smooth), out)
-    halves = fp8_sdpa.attention_varlen(
-        q.half(), k.half(), v.half(), *lengths.values(), causal=True, smooth=smooth
-    )
-    assert halves.dtype == torch.float16
-
-
-def test_packed_tensors_may_be_empty(device):
-    none = normal(0, 2, 64, device=device)
-    some = normal(5, 2, 64, device=device)
-    nothing, five = words([0, 0], device), words([0, 5], device)
-    assert fp8_sdpa.attention_varlen(none, some, some, nothing, five, 1, 5).shape == (0, 2, 64)
-    out, lse = fp8_sdpa.attention_varlen(some, none, none, five, nothing, 5, 1, return_lse=True)
-    assert (out == 0).all() and (lse == -torch.inf).all()
-    with pytest.raises(ValueError, match=r"k has shape \(1, 5, 2, 64\); expected \(total, heads, head_dim\)"):
-        fp8_sdpa.attention_varlen(some, some[None], some, five, five, 5, 5)
-    with pytest.raises(NotImplementedError, match="attention_varlen is forward only"):
-        fp8_sdpa.attention_varlen(some.requires_grad_(), some, some, five, five, 5, 5).sum().backward()
 
 
 @pytest.mark.parametrize("page_size", [8, 16, 24, 128])
@@ -295,6 +233,10 @@ def test_refusals_name_what_is_wrong(device):
         ("cu_seqlens_q must be int32", call(q, k, v, **own | {"cu_seqlens_q": own["cu_seqlens_q"].long()})),
         ("block_table must be int32, contiguous, of shape (5, 11)",
          call(q, *pools, **of_q, **lengths | {"block_table": table[:4]})),
+        ("block_table must be int32, contiguous, of shape (5, 11)",
+         call(q, *pools, **of_q, **lengths | {"block_table": table.T.contiguous().T})),
+        ("v and k have different sizes of their first axis",
+         call(q, pools[0], pools[1][1:], **of_q, **lengths)),
         ("seqused_k must be int32", call(q, *pools, **of_q, **lengths | {"seqused_k": table[0, :4]})),
         ("fault must be int32", call(q, k, v, **own, fault=words([], device))),
         ("innermost stride is 2", call(q.repeat_interleave(2, 2)[..., ::2], k, v, **own)),

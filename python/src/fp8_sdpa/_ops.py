@@ -55,21 +55,37 @@ def _served(head_dim: int) -> int:
     return next((served for served in (64, 128, 256) if head_dim <= served), head_dim)
 
 
+def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """What the operators refuse too, of tensors without data."""
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if x.dim() != 4:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}; expected (batch, heads, seq, head_dim)")
+        if x.device != q.device:
+            raise ValueError(f"{name} lies on another device than q")
+        if x.shape[3] != q.shape[3]:
+            raise ValueError(f"{name} and q have different head_dims, {x.shape[3]} and {q.shape[3]}")
+
+
 @torch.library.register_fake("fp8_sdpa::attention")
-def _attention(q, *_rest, **_options):
+def _attention(q, k, v, *_rest, **_options):
+    _check(q, k, v)
     dtype = torch.float16 if q.dtype == torch.float16 else torch.bfloat16
     return _like(q, _served(q.shape[3]), dtype)[..., : q.shape[3]]
 
 
 @torch.library.register_fake("fp8_sdpa::attention.lse")
-def _(q, *_rest, **_options):
-    return _attention(q), _lse_like(q)
+def _(q, k, v, *_rest, **_options):
+    return _attention(q, k, v), _lse_like(q)
 
 
 @torch.library.register_fake("fp8_sdpa::attention_fp8")
 def _attention_fp8(
     q, k, v, q_descale, k_descale, v_descale, causal=False, scale=None, out_dtype=None, *_rest, **_options
 ):
+    _check(q, k, v)
+    for name, x in (("q_descale", q_descale), ("k_descale", k_descale), ("v_descale", v_descale)):
+        if x.device != q.device:
+            raise ValueError(f"{name} lies on another device than q")
     return _like(q, _served(q.shape[3]), out_dtype or torch.bfloat16)[..., : q.shape[3]]
 
 
@@ -90,26 +106,39 @@ def _(x, descale=None, *, dtype=None, smooth=False, block_rows=0, **_options):
     )
 
 
+def _finite(x: Tensor) -> Tensor:
+    """In float32, as a mean of quantise() takes it: what is not finite counts as 0."""
+    return x.float().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+
+
 # --- gradients --------------------------------------------------------------------------------------
 
 
 class _ForwardOnly(torch.autograd.Function):
-    """What an operator made, so that asking for its gradient is an error that names the operator."""
+    """An operator, of which asking for a gradient is an error that names it."""
 
     @staticmethod
-    def forward(ctx, name: str, made: Tensor, *_inputs: Tensor) -> Tensor:
-        ctx.name = name
-        return made.view_as(made)
+    def forward(name: str, run: Callable, *_tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
+        return run()
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple, output: object) -> None:
+        ctx.name = inputs[0]
 
     @staticmethod
     def backward(ctx, *_gradients: Tensor) -> None:
         raise NotImplementedError(f"fp8_sdpa.{ctx.name} is forward only: it has no gradient")
 
+    @staticmethod
+    def jvp(ctx, *_tangents: Tensor) -> None:
+        raise NotImplementedError(f"fp8_sdpa.{ctx.name} is forward only: it has no derivative")
 
-def _without_gradient(name: str, made: Tensor, *inputs: Tensor) -> Tensor:
-    if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
-        return _ForwardOnly.apply(name, made, *inputs)
-    return made
+
+def _without_gradient(name: str, run: Callable, *tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
+    """What run() makes of the tensors."""
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        return _ForwardOnly.apply(name, run, *tensors)
+    return run()
 
 
 # --- functions ------------------------------------------------------------------------------------
@@ -170,9 +199,8 @@ def attention(
     blocks = _is_block(granularity, batch_invariant)
     inputs = (q, k, v, causal, scale, rotate, smooth, seed, batch_invariant, blocks)
     if not return_lse:
-        return _without_gradient("attention", _call(_ops.attention.default, *inputs), q, k, v)
-    out, lse = _call(_ops.attention.lse, *inputs, exact_lse)
-    return _without_gradient("attention", out, q, k, v), _without_gradient("attention", lse, q, k)
+        return _without_gradient("attention", lambda: _call(_ops.attention.default, *inputs), q, k, v)
+    return _without_gradient("attention", lambda: _call(_ops.attention.lse, *inputs, exact_lse), q, k, v)
 
 
 def _is_block(granularity: str, batch_invariant: bool) -> bool:
@@ -270,17 +298,15 @@ def quantise(
 
     Raises: as attention().
     """
+    if x.dim() != 4:
+        raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, heads, seq, head_dim)")
     of_all = x.shape[:2] if block_rows == 0 else (*x.shape[:2], -(-x.shape[2] // max(block_rows, 1)))
     given = None if descale is None else _descale(descale, x, of_all)
-    codes, made, mean, infinities = _call(
-        _ops.quantise.default,
-        x,
-        given,
-        dtype=dtype,
-        rotate=rotate,
-        seed=seed,
-        smooth=smooth,
-        block_rows=block_rows,
+    options = {
+        "dtype": dtype, "rotate": rotate, "seed": seed, "smooth": smooth, "block_rows": block_rows,
+    }  # fmt: skip
+    codes, made, mean, infinities = _without_gradient(
+        "quantise", lambda: _call(_ops.quantise.default, x, given, **options), x
     )
     if given is not None:
         made = given.expand(of_all).contiguous()

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fp8_sdpa._ops import attention_fp8, quantise
+from fp8_sdpa._ops import _finite, attention_fp8, quantise
 
 
 def shard(x: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
@@ -114,7 +114,7 @@ def context_parallel(
         return out
     lse = torch.cat(lses, dim=2)
     if smooth:  # q . mean was taken off all scores of a row
-        mean = all_k.float().mean(dim=2).repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+        mean = _finite(all_k).mean(dim=2).repeat_interleave(q.shape[1] // k.shape[1], dim=1)
         dots = torch.einsum("bhsd,bhd->bhs", q.float(), mean)
         lse = lse + dots * (q.shape[3] ** -0.5 if scale is None else scale)
     return out, lse

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fp8_sdpa._ops import _call, _descale, _ops, _served, _without_gradient, quantise
+from fp8_sdpa._ops import _call, _descale, _finite, _ops, _served, _without_gradient, quantise
 
 
 @torch.library.register_fake("fp8_sdpa::attention_varlen_fp8")
@@ -84,6 +84,14 @@ def attention_varlen_fp8(
 
     Raises: as attention().
     """
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if x.dim() not in (3, 4):
+            raise ValueError(f"{name} has shape {tuple(x.shape)}; expected tokens, heads, head_dim last")
+    for name, offsets in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
+        if offsets is not None and (offsets.dim() != 1 or offsets.numel() == 0):
+            raise ValueError(f"{name} has shape {tuple(offsets.shape)}; expected (batch + 1)")
+    if fault is None and torch.compiler.is_compiling():  # Inductor knows no argument that is written or None
+        fault = q.new_zeros(1, dtype=torch.int32)
     heads_q, heads_kv = q.shape[-2], k.shape[-2]
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.numel() - 1
     most_k = 0 if block_table is None else block_table.shape[-1] * k.shape[1]
@@ -109,6 +117,12 @@ def attention_varlen_fp8(
     if return_lse:
         return _call(_ops.attention_varlen_fp8.lse, *inputs, exact_lse)
     return _call(_ops.attention_varlen_fp8.default, *inputs)
+
+
+def _own_rows(x: Tensor, cu_seqlens: Tensor) -> Tensor:
+    """With zeros in the rows behind the last sequence's: whatever is there, it has no part in a scale."""
+    own = torch.arange(x.shape[0], device=x.device) < cu_seqlens[-1]
+    return torch.where(own[:, None, None], x, 0)
 
 
 def _packed_codes(
@@ -163,36 +177,51 @@ def attention_varlen(
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.dim() != 3:
             raise ValueError(f"{name} has shape {tuple(x.shape)}; expected (total, heads, head_dim)")
+        if x.shape[2] != q.shape[2]:
+            raise ValueError(f"{name} and q have different head_dims, {x.shape[2]} and {q.shape[2]}")
+    for name, offsets in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
+        if offsets.dim() != 1 or offsets.numel() == 0:
+            raise ValueError(f"{name} has shape {tuple(offsets.shape)}; expected (batch + 1)")
     head_dim = q.shape[-1]
+    if head_dim == 0:
+        raise ValueError("head_dim is 0; it must be at least 1")
     scale = head_dim**-0.5 if scale is None else scale
-    q_codes, q_descale = _packed_codes(q, rotate=rotate, seed=seed)
-    k_codes, k_descale = _packed_codes(k, rotate=rotate, seed=seed, smooth=smooth)
-    v_codes, v_descale = _packed_codes(v)
-    made = attention_varlen_fp8(
-        q_codes,
-        k_codes,
-        v_codes,
-        q_descale,
-        k_descale,
-        v_descale,
-        cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k,
-        max_seqlen_q=max_seqlen_q,
-        max_seqlen_k=max_seqlen_k,
-        causal=causal,
-        scale=scale,
-        out_dtype=torch.float16 if q.dtype == torch.float16 else torch.bfloat16,
-        return_lse=return_lse,
-        exact_lse=exact_lse,
-    )
-    out = _without_gradient("attention_varlen", (made[0] if return_lse else made)[..., :head_dim], q, k, v)
-    if not return_lse:
-        return out
-    lse = made[1]
-    if smooth and k.numel() > 0:  # of K as it was: what all keys had in common counts again
-        mean = k.float().mean(0).repeat_interleave(q.shape[1] // k.shape[1], 0)
-        lse = lse + scale * torch.einsum("thd,hd->ht", q.float(), mean)
-    return out, _without_gradient("attention_varlen", lse, q, k)
+
+    def run() -> Tensor | tuple[Tensor, Tensor]:
+        own_q, own_k, own_v = (
+            _own_rows(q, cu_seqlens_q),
+            _own_rows(k, cu_seqlens_k),
+            _own_rows(v, cu_seqlens_k),
+        )
+        q_codes, q_descale = _packed_codes(own_q, rotate=rotate, seed=seed)
+        k_codes, k_descale = _packed_codes(own_k, rotate=rotate, seed=seed, smooth=smooth)
+        v_codes, v_descale = _packed_codes(own_v)
+        made = attention_varlen_fp8(
+            q_codes,
+            k_codes,
+            v_codes,
+            q_descale,
+            k_descale,
+            v_descale,
+            cu_seqlens_q=cu_seqlens_q,
+            cu_seqlens_k=cu_seqlens_k,
+            max_seqlen_q=max_seqlen_q,
+            max_seqlen_k=max_seqlen_k,
+            causal=causal,
+            scale=scale,
+            out_dtype=torch.float16 if q.dtype == torch.float16 else torch.bfloat16,
+            return_lse=return_lse,
+            exact_lse=exact_lse,
+        )
+        if not return_lse:
+            return made[..., :head_dim]
+        out, lse = made[0][..., :head_dim], made[1]
+        if smooth and k.numel() > 0:  # of K as it was: what all keys had in common counts again
+            mean = _finite(own_k).mean(0).repeat_interleave(q.shape[1] // k.shape[1], 0)
+            lse = lse + scale * torch.einsum("thd,hd->ht", own_q.float(), mean)
+        return out, lse
+
+    return _without_gradient("attention_varlen", run, q, k, v)
 
 
 @torch.library.register_fake("fp8_sdpa::append")
@@ -214,7 +243,7 @@ def append(
     interleaved: bool = False,
     fault: Tensor | None = None,
 ) -> None:
-    """Writes new keys and values into an FP8 cache in pages: turned and quantised on the way.
+    """Writes new keys and values into an FP8 cache in pages: K rotated (RoPE), both quantised.
 
     One kernel. What it is told is read when it runs: nothing synchronises, and a CUDA graph replays
     with other slots. attention_varlen_fp8() reads such caches, with descales of (batch, heads_kv) that
@@ -231,7 +260,7 @@ def append(
             None for 1. What is larger than the largest code saturates; NaN stays NaN.
         cos_sin: (max_positions, rotary_dim) float32: cosines of rotary_dim / 2 angles, then their sines
             (RoFormer, arXiv 2104.09864, section 3.4.2). The first rotary_dim columns of k, a multiple of
-            16, are turned, in fp32. v is not, nor is q: that is the caller's.
+            16, are rotated, in fp32. v is not, nor is q: that is the caller's.
         positions: (tokens) int64: rows of cos_sin.
         interleaved: columns 2 i and 2 i + 1 are a pair; else i and i + rotary_dim / 2.
         fault: (1) int32, which becomes 1 where a slot is not within the cache, or a position not within
@@ -239,6 +268,9 @@ def append(
 
     Raises: as attention().
     """
+    for name, x in (("k", k), ("v", v)):
+        if x.dim() != 3:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}; expected (tokens, heads_kv, head_dim)")
     _call(
         _ops.append.default,
         k,

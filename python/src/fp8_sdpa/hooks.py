@@ -63,7 +63,7 @@ def register_transformers(name: str = "fp8_sdpa", *, fallback: bool = True) -> N
                 out = attention_varlen(*one, *lengths, causal=causal, scale=scaling)
                 return out.to(query.dtype).unsqueeze(0), None
             out = attention(query, key, value, causal=causal and query.shape[2] > 1, scale=scaling)
-        except NotImplementedError:
+        except (NotImplementedError, ValueError):
             if not fallback:
                 raise
             return sdpa_attention_forward(
