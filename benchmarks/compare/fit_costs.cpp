@@ -180,7 +180,7 @@ std::string costs_text(const std::vector<sm90::Cost>& costs) {
   std::string text =
       "// What launches of the sm90 kernels take on an H200: FP8_SDPA_SM90_COST(kernel, launch_us, "
       "tile_us, v_us).\n// predict.cpp has the model. Written by "
-      "fp8_sdpa_fit_costs; sm90_ragged's are by hand.\n";
+      "fp8_sdpa_fit_costs; those of kernels that are not measured are by hand.\n";
   for (std::size_t i = 0; i < costs.size(); ++i) {
     text += format("FP8_SDPA_SM90_COST(%s, %.3f, %.4f, %.3f)\n",
                    std::string(sm90::kTileShapes[i].kernel).c_str(), costs[i].launch_us,

@@ -174,16 +174,9 @@ Result<AppendPlan> plan(const Append& append, const Device& device) {
 
 Status append(const AppendPlan& plan, CUstream_st* stream) {
   const gpu::Queue queue{stream, plan.device().executor.get()};
-#if FP8_SDPA_HAS_DEVICE
-  if (plan.device().backend == Backend::kDevice) {
-    return quantiser::append<Backend::kDevice>(plan.what(), queue);
-  }
-#endif
-#if FP8_SDPA_HAS_HOST
-  return quantiser::append<Backend::kHost>(plan.what(), queue);
-#else
-  return unsupported("this build has no code for " + plan.device().name);
-#endif
+  return detail::on_backend_of(plan.device(), [&]<Backend kBackend>() {
+    return quantiser::append<kBackend>(plan.what(), queue);
+  });
 }
 
 }  // namespace fp8_sdpa

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/sequences.hpp"
 #include "dispatch/variant_impl.hpp"
 
 namespace fp8_sdpa::detail {
@@ -49,10 +50,18 @@ std::vector<Prediction> predictions(const Problem& problem, const Device& device
 
 Result<const Variant*> choose(const Problem& problem, const Device& device, bool toggles_chosen,
                               const PlanOptions& options) {
+  // What is said where none serves: the first reason, but of ragged batches, caches and blocks that
+  // of the last which knows them.
+  const bool caches = attention::is_ragged_or_paged(problem);
+  const bool blocks = problem.descales.granularity == Granularity::kBlock;
   Status first_reason;
+  Status knowing_reason;
   const auto serves = [&](const Variant& variant) {
     const Status status = variant.supports(problem, device);
     if (!status.ok() && first_reason.ok()) first_reason = status;
+    const bool knows = (!caches || variant.impl->serves_caches) &&
+                       (!blocks || variant.impl->serves_blocks) && (caches || blocks);
+    if (!status.ok() && knows) knowing_reason = status;
     return status.ok();
   };
   if (toggles_chosen) {
@@ -71,6 +80,7 @@ Result<const Variant*> choose(const Problem& problem, const Device& device, bool
     if (first_reason.code() == StatusCode::kInvalidArgument) return first_reason;
   }
   if (serving.empty()) {
+    if (!knowing_reason.ok()) first_reason = knowing_reason;
     return Status{first_reason.code(), "no variant serves this problem: " + first_reason.message()};
   }
   const Variant* best = first_of(Family::kSm80, serving);

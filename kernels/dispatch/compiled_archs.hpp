@@ -27,4 +27,16 @@ CompiledArchs compiled_archs();
 /// kUnsupported with the reason. Every build with a host executor has all code for it.
 Status check_has_code(const std::string& name, int least, const Device& device);
 
+/// launch.operator()<the device's backend>(); kUnsupported where this build has no code for it.
+template <class Launch>
+Status on_backend_of(const Device& device, const Launch& launch) {
+#if FP8_SDPA_HAS_DEVICE
+  if (device.backend == Backend::kDevice) return launch.template operator()<Backend::kDevice>();
+#endif
+#if FP8_SDPA_HAS_HOST
+  if (device.backend == Backend::kHost) return launch.template operator()<Backend::kHost>();
+#endif
+  return unsupported("this build has no code for " + device.name);
+}
+
 }  // namespace fp8_sdpa::detail

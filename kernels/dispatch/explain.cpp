@@ -47,7 +47,10 @@ std::string Plan::explain() const {
 
   std::string others;
   std::size_t named = 0;
-  for (const detail::Prediction& p : detail::predictions(problem_, device_, options_)) {
+  // Costs are those of an sm_90, whose choice the host executor's is.
+  std::vector<detail::Prediction> predicted;
+  if (device_.sm_version == 90) predicted = detail::predictions(problem_, device_, options_);
+  for (const detail::Prediction& p : predicted) {
     if (p.variant == variant_) {
       text += "predicted for an sm_90: " + rounded(p.us) + " us\n";
     } else if (named++ < kOthersNamed) {

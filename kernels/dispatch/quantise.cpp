@@ -148,16 +148,8 @@ Status quantise(const QuantisePlan& plan, void* workspace, CUstream_st* stream) 
     return s;
   }
   const gpu::Queue queue{stream, plan.device().executor.get()};
-#if FP8_SDPA_HAS_DEVICE
-  if (plan.device().backend == Backend::kDevice) {
-    return launch<Backend::kDevice>(plan, workspace, queue);
-  }
-#endif
-#if FP8_SDPA_HAS_HOST
-  return launch<Backend::kHost>(plan, workspace, queue);
-#else
-  return unsupported("this build has no code for " + plan.device().name);
-#endif
+  return detail::on_backend_of(
+      plan.device(), [&]<Backend kBackend>() { return launch<kBackend>(plan, workspace, queue); });
 }
 
 }  // namespace fp8_sdpa

@@ -157,7 +157,8 @@ Result<std::size_t> workspace_of_quantisations(const Steps& steps, const Device&
   return most;
 }
 
-/// What quantising takes on an H200: of a call, and of 10^6 bytes that are read or written.
+/// What quantising takes on an H200, with rotation and smoothing, whatever is asked for
+/// (quantise/JOURNAL.md, version 7): of a call, and of 10^6 bytes that are read or written.
 struct QuantiserCost {
   double call_us, us_of_megabyte;
 };
@@ -202,12 +203,13 @@ Status quantise_at_once(const Steps& steps, const gpu::Queue& queue) {
   return quantiser::launch_slabs<kBackend>(all, reinterpret_cast<float*>(steps.workspace), queue);
 }
 
-/// K first: its mean is what Q is multiplied with.
-Status quantise_heads(const Steps& steps, const Device& device, CUstream_st* stream) {
+/// K first: its mean is what Q is multiplied with. Checked when they were planned.
+template <Backend kBackend>
+Status quantise_heads(const Steps& steps, const Device& device, const gpu::Queue& queue) {
   for (const Quantisation* quantisation : {&steps.k, &steps.q, &steps.v}) {
-    const Result<QuantisePlan> step = plan(*quantisation, device);
-    if (!step.ok()) return step.status();
-    if (Status s = quantise(*step, steps.workspace, stream); !s.ok()) return s;
+    const Status launched =
+        quantiser::launch<kBackend>(*quantisation, device, steps.workspace, queue);
+    if (!launched.ok()) return launched;
   }
   return {};
 }
@@ -223,7 +225,7 @@ template <Backend kBackend>
 Status run(const UnquantisedPlan& made, const Steps& steps, const gpu::Queue& queue) {
   const Status quantised = steps.at_once
                                ? quantise_at_once<kBackend>(steps, queue)
-                               : quantise_heads(steps, made.attention().device(), queue.stream);
+                               : quantise_heads<kBackend>(steps, made.attention().device(), queue);
   if (!quantised.ok()) return quantised;
   Plan attention = made.attention();
   if (Status s = rebind(attention, steps.attention); !s.ok()) return s;
@@ -295,14 +297,8 @@ Status forward(const UnquantisedPlan& made, void* workspace, CUstream_st* stream
   const Steps steps =
       steps_of(made.problem(), made.attention().problem().descales.granularity, device, workspace);
   const gpu::Queue queue{stream, device.executor.get()};
-#if FP8_SDPA_HAS_DEVICE
-  if (device.backend == Backend::kDevice) return run<Backend::kDevice>(made, steps, queue);
-#endif
-#if FP8_SDPA_HAS_HOST
-  return run<Backend::kHost>(made, steps, queue);
-#else
-  return unsupported("this build has no code for " + device.name);
-#endif
+  return detail::on_backend_of(
+      device, [&]<Backend kBackend>() { return run<kBackend>(made, steps, queue); });
 }
 
 }  // namespace fp8_sdpa

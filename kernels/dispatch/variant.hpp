@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "fp8_sdpa/device.hpp"
+#include "fp8_sdpa/plan.hpp"
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
 
@@ -76,9 +77,6 @@ struct Variant {
 
 /// Every variant of this build.
 std::span<const Variant> variants();
-
-/// The variant of that name, or kInvalidArgument with the nearest names.
-Result<const Variant*> find_variant(std::string_view name);
 
 /// The combination that this build was configured with (the CMake cache options USE_*).
 Toggles configured_toggles();

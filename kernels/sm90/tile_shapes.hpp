@@ -1,6 +1,7 @@
 // tile_shapes.def as types, for templates, and as a table, for who chooses.
 #pragma once
 
+#include <algorithm>
 #include <iterator>
 #include <string_view>
 
@@ -29,7 +30,7 @@ struct Cost {
   double tile_us;    ///< of a KV tile of the block that ends last
   double v_us;       ///< of 10^6 elements of V, where it is transposed before it is multiplied
 };
-/// Zeroes where the table has no such kernel, which a test forbids.
+/// Zeroes where the table has no such kernel.
 constexpr Cost cost_of(std::string_view kernel) {
 #define FP8_SDPA_SM90_COST(KERNEL, LAUNCH_US, TILE_US, V_US) \
   if (kernel == #KERNEL) return {LAUNCH_US, TILE_US, V_US};
@@ -54,6 +55,11 @@ inline constexpr TileShape kTileShapes[] = {
 #include "sm90/tile_shapes.def"
 #undef FP8_SDPA_SM90_TILE_SHAPE
 };
+
+// Of a kernel without costs, plan() would predict that it takes no time.
+static_assert(std::ranges::all_of(kTileShapes, [](const TileShape& shape) {
+  return shape.cost.launch_us > 0.0 && shape.cost.tile_us > 0.0;
+}));
 
 /// The variant's kernel for a head dim, of exact row sums or of any, as its index in kTileShapes;
 /// -1 where there is none.

@@ -23,7 +23,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto elements =
         static_cast<std::size_t>(sizes.batch) * static_cast<std::size_t>(sizes.heads_kv) *
         static_cast<std::size_t>(sizes.seq_kv) * static_cast<std::size_t>(sizes.head_dim);
-    expect(tensors->inputs.k.size() == elements && tensors->inputs.v.size() == elements);
+    if (tensors->codes) {
+      for (const auto* tensor : {&tensors->codes->k, &tensors->codes->v}) {
+        expect(tensor->codes.size() == elements &&
+               tensor->descale_of(elements - 1) + 1 == tensor->descales.size());
+      }
+    } else {
+      expect(tensors->inputs.k.size() == elements && tensors->inputs.v.size() == elements);
+    }
   }
   if (!parsed.ok()) {
     expect(!tensors.ok());

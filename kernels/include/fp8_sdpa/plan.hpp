@@ -18,6 +18,10 @@ namespace fp8_sdpa {
 /// One kernel of the library's table.
 struct Variant;
 
+/// The variant of that name, as plan() takes it and Plan::explain() calls it; kInvalidArgument,
+/// with the nearest names, where there is none.
+Result<const Variant*> find_variant(std::string_view name);
+
 namespace detail {
 
 /// What a variant computes once per plan, such as TMA's tensor maps: opaque.
@@ -26,22 +30,22 @@ struct alignas(64) PlanState {
   std::array<std::byte, kBytes> bytes{};
   std::size_t workspace_bytes = 0;
   int kernel = 0;          ///< which of the variant's
-  bool has_sizes = false;  ///< what sizes decide is there, from the plan that is bound anew
+  bool has_sizes = false;  ///< set by rebind(): how work is shared out is still right
 };
 
 }  // namespace detail
 
 struct PlanOptions {
-  /// Each row of O has the same bits in a batch of any size: no two blocks share a tile of query
-  /// rows, which would be cut where the whole problem says. Where the library chooses the variant,
-  /// on sm_90, it is the one for long sequences that fill the device, whatever the problem, so that
-  /// a row's bits depend on its query, its keys in their order, its number modulo 16, whether
-  /// seq_kv is above 128 and these options alone: a prompt in chunks of a multiple of 16 rows, the
-  /// first above 128, has the bits of the prompt in one piece. Slower where blocks would share, and
-  /// for short or few sequences.
+  /// Each row of O has the same bits in a batch of any size: no two blocks split the keys of one
+  /// tile of query rows, since where they would depends on the size of the whole problem. Where the
+  /// library chooses the variant, on sm_90, it is the one for long sequences that fill the device,
+  /// whatever the problem, so that a row's bits depend on its query, its keys in their order, its
+  /// number modulo 16, whether seq_kv is above 128 and these options alone: a prompt in chunks of a
+  /// multiple of 16 rows, the first above 128, has the bits of the prompt in one piece. Slower
+  /// where blocks would share, and for short or few sequences.
   bool batch_invariant = false;
-  /// The plan needs no workspace: no rows are shared, and the variant is one that can do without.
-  /// Which one the library chooses still goes by the whole problem.
+  /// The plan needs no workspace: no blocks split a tile's keys, and the variant is one that can do
+  /// without. The choice among those is still made for the whole problem.
   bool no_workspace = false;
 };
 
@@ -55,7 +59,7 @@ class Plan {
   const Problem& problem() const { return problem_; }
   const Device& device() const { return device_; }
   const Variant& variant() const { return *variant_; }
-  /// Of the variant, as README and benchmarks call it.
+  /// The variant's name, as in the READMEs and benchmarks.
   std::string_view variant_name() const;
   const detail::PlanState& state() const { return state_; }
   /// Bytes of device memory that forward() needs beside the tensors, aligned to
@@ -63,8 +67,8 @@ class Plan {
   /// transposed once for all blocks. Often 0; always 0 but for sm90.
   std::size_t workspace_bytes() const { return state_.workspace_bytes; }
   /// For people, a line for each: the variant; its device; whether FP8 tensor cores multiply; the
-  /// workspace; the time predicted for it and for the others that serve the problem, where somebody
-  /// has measured; why the other families do not serve it.
+  /// workspace; on sm_90 and the host executor the time predicted for it and for the others that
+  /// serve the problem; why the other families do not serve it.
   std::string explain() const;
 
  private:
@@ -91,7 +95,8 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
 /// what it was.
 Status rebind(Plan& plan, const Problem& problem);
 
-/// Launches the plan on `stream`. `workspace` has workspace_bytes(), whatever is in them; launches
+/// Launches the plan on `stream`, with plan.device() as the calling thread's current CUDA device.
+/// `workspace` has workspace_bytes(), whatever is in them; launches
 /// that may run at the same time need one each. kInvalidArgument if it is null though the plan
 /// needs one or it is not aligned; kDeviceError or kOutOfMemory where a launch fails,
 /// kExecutorError where the host executor finds an error in the kernel. Never synchronises,

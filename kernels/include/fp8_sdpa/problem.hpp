@@ -4,7 +4,8 @@
 //
 // A row that sees no key, or whose attended scores are all -inf, has O = 0 and LSE = -inf. NaN in
 // Q, or in K or V at a key that a row sees, gives NaN in that row of O; at other keys it does not,
-// but for NaN in V on sm_90 (kernels/sm90/README.md, "Contracts").
+// except that NaN in V may reach other rows of the same tile in the sm90 and decode kernels (their
+// READMEs, "Contracts").
 #pragma once
 
 #include <cstdint>
@@ -59,7 +60,8 @@ struct Tensor {
 /// may be shorter.
 enum class Granularity : std::uint8_t {
   kHead,   ///< of a (batch, head)
-  kBlock,  ///< of kQueriesOfBlock rows of Q, of kKeysOfBlock rows of K or V
+  kBlock,  ///< of kQueriesOfBlock rows of Q, of kKeysOfBlock rows of K or V: whole tensors of more
+           ///< than 128 keys, on sm_90 and the host executor; else kUnsupported
 };
 constexpr const char* name_of(Granularity granularity) {
   return granularity == Granularity::kBlock ? "block" : "head";
@@ -75,13 +77,16 @@ constexpr std::int64_t descales_of_head(Granularity granularity, std::int64_t ro
 /// Dequantisation scales, fp32, in the memory of the device that runs the kernel: x ~ code *
 /// descale. Read when the kernel runs, so a captured CUDA graph sees new values.
 ///
-/// Of heads: of any sign; with 0 every attended key weighs the same. |q * k * softmax_scale| must
-/// stay below 2^101: kernels bring raw scores, below 2^26, to units of log2(e) with it.
-/// Of blocks: each is positive, and the product as above; those of V in one head are within a
-/// factor of 2^100 of each other. Rows that see a key of a block whose descale is not positive are
-/// NaN.
+/// Of heads: of any sign; with 0 every attended key weighs the same. Scores, scaled, must stay
+/// below 2^21 in magnitude: fp32 has no room for larger ones beside the differences that weights
+/// are made of, and their rows may be wrong, or NaN. |q * k * softmax_scale| stays below 2^101 in
+/// any case. Of blocks: each is positive, and the product as above; those of V in one head are
+/// within a factor of 2^100 of each other. Rows that see a key of a block whose descale is not
+/// positive are NaN.
 struct Descales {
-  const float* q = nullptr;  ///< (batch, heads_q), contiguous; of blocks (batch, heads_q, blocks)
+  /// (batch, heads_q), contiguous; of blocks (batch, heads_q, blocks). All three are required: for
+  /// codes without a scale, ones.
+  const float* q = nullptr;
   const float* k = nullptr;  ///< (batch, heads_kv), contiguous; of blocks (batch, heads_kv, blocks)
   const float* v = nullptr;  ///< as k
   Granularity granularity = Granularity::kHead;
@@ -149,7 +154,7 @@ struct Problem {
   int heads_kv = 0;        ///< divides heads_q (GQA, MQA)
   std::int64_t seq_q = 0;  ///< at most 2^40, as is seq_kv
   std::int64_t seq_kv = 0;
-  int head_dim = 0;      ///< at most 256; supports() says which
+  int head_dim = 0;      ///< 64, 128 or 256 in most kernels: plan() declines others by kUnsupported
   Tensor q;              ///< (batch, heads_q, seq_q, head_dim), FP8; packed: Ragged
   Tensor k;              ///< (batch, heads_kv, seq_kv, head_dim), FP8; packed: Ragged; Pages
   Tensor v;              ///< as k

@@ -54,8 +54,9 @@ struct Quantisation {
   const float* dot_with = nullptr;
   float* dots = nullptr;
   int dot_group = 1;
-  /// Optional: what this adds the number of infinities in `from` to. They become the largest finite
-  /// code of their sign, or, where rotated, whatever sums with them are. NaN stays NaN.
+  /// Optional counter in device memory, not reset: the launch adds the number of infinities in
+  /// `from` to it. They become the largest finite code of their sign, or, where rotated, whatever
+  /// sums with them are. NaN stays NaN.
   std::uint32_t* infinities = nullptr;
 };
 
@@ -67,7 +68,7 @@ class QuantisePlan {
   const Quantisation& quantisation() const { return quantisation_; }
   const Device& device() const { return device_; }
   /// Bytes of device memory that quantise() needs beside the tensors, aligned to
-  /// kWorkspaceAlignment.
+  /// kWorkspaceAlignment; never 0.
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:

@@ -17,8 +17,9 @@ namespace fp8_sdpa {
 /// A problem before its quantisation.
 struct UnquantisedProblem {
   /// As Problem says, but that q, k and v are bf16, half or float, with stride_dim 1, that nothing
-  /// is broadcast over O, and that `descales` is not looked at. O and LSE are apart from each other
-  /// and from the workspace; O may lie where Q, K or V do, which have been read by then.
+  /// is broadcast over O, and that `descales` is not looked at. Whole tensors of head_dim 64, 128
+  /// or 256: Ragged and Pages are kUnsupported. O and LSE are apart from each other and from the
+  /// workspace; O may lie where Q, K or V do, which have been read by then.
   Problem attention;
   /// Quantisation::rotate of Q and K, by `seed`: outliers of a channel cost less.
   bool rotate = true;
@@ -26,9 +27,9 @@ struct UnquantisedProblem {
   /// Quantisation::smooth of K: what all keys have in common costs nothing. The LSE is that of K as
   /// it was.
   bool smooth = true;
-  /// kBlock: descales of blocks, which is exacter, where a variant serves them and that is
-  /// predicted to be as fast as descales of heads, or where PlanOptions::batch_invariant is set;
-  /// else, and with kHead, of heads.
+  /// kBlock: descales of blocks, which are more exact, if q, k and v have one dtype, a variant
+  /// serves them, and that is predicted to be faster, or a variant is given, or
+  /// PlanOptions::batch_invariant is set; else, and with kHead, of heads.
   Granularity granularity = Granularity::kHead;
 };
 
@@ -66,11 +67,11 @@ Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& de
 Status rebind(UnquantisedPlan& plan, const UnquantisedProblem& problem);
 
 /// Launches the plan on `stream`: Q, K and V are quantised (with descales of blocks, or of heads of
-/// at most 128 rows, by one kernel, and one before it for the mean of more than 256 keys; else by
-/// one kernel each), then attention runs, and with smoothing, where an LSE is asked for, a kernel
-/// that puts q . mean back into it. `workspace` has workspace_bytes(), whatever is in them;
-/// launches that may run at the same time need one each. Errors, streams and graphs: as of
-/// forward(const Plan&, ...).
+/// at most 128 rows of one dtype on an sm_90, by one kernel, and one before it for the mean of more
+/// than 256 keys; else by one kernel each), then attention runs, and with smoothing, where an LSE
+/// is asked for, a kernel that puts q . mean back into it. `workspace` has workspace_bytes(),
+/// whatever is in them; launches that may run at the same time need one each. Errors, streams and
+/// graphs: as of forward(const Plan&, ...).
 Status forward(const UnquantisedPlan& plan, void* workspace, CUstream_st* stream);
 
 }  // namespace fp8_sdpa

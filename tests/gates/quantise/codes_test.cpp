@@ -209,16 +209,60 @@ TEST_P(Quantiser, ReadsOneHeadForAll) {
 TEST_P(Quantiser, HasNoSubnormalDescale) {
   if (!ready_) return;
   for (const float factor : {0x1p-85F, 0x1p-100F, 0x1p-124F, 0x1p100F}) {
-    QuantiserCase request{.seq = 20, .head_dim = 64, .from = Dtype::kFloat};
-    std::vector<float> values = quantiser_values(request);
-    for (float& x : values) x *= factor;
-    expect_right_run(request, values);
-    // The least descale that there is, and a head's just below it.
-    const std::size_t per_head = values.size() / request.all_heads();
-    std::fill(values.begin(), values.end(), 0.0F);
-    values[3] = 448.0F * 0x1p-100F;
-    values[per_head + 3] = 447.0F * 0x1p-100F;
-    expect_right_run(request, values);
+    for (const int block_rows : {0, kQueriesOfBlock, kKeysOfBlock}) {
+      QuantiserCase request{.seq = 20, .head_dim = 64, .from = Dtype::kFloat};
+      request.block_rows = block_rows;
+      std::vector<float> values = quantiser_values(request);
+      for (float& x : values) x *= factor;
+      expect_right_run(request, values);
+      // The least descale that there is, and a head's just below it.
+      const std::size_t per_head = values.size() / request.all_heads();
+      std::fill(values.begin(), values.end(), 0.0F);
+      values[3] = 448.0F * 0x1p-100F;
+      values[per_head + 3] = 447.0F * 0x1p-100F;
+      expect_right_run(request, values);
+    }
+  }
+}
+
+// As many shares of a head's column sums as there are at most.
+TEST_P(Quantiser, AddsUpAllSharesOfALongHead) {
+  if (!ready_) return;
+  for (const int head_dim : {64, 256}) {
+    QuantiserCase request{.batch = 1, .heads = 1, .seq = 4500, .head_dim = head_dim};
+    request.smooth = true;
+    request.block_rows = kKeysOfBlock;
+    expect_right_run(request, quantiser_values(request));
+  }
+}
+
+// A launch may begin while an earlier kernel still writes what it reads. (More than 256 rows to be
+// smoothed are added up by a kernel before, which begins when earlier ones have ended.)
+TEST(QuantiserEarlyStart, ReadsNothingBeforeItsTime) {
+  Device device;
+  if (!use_backend(Backend::kHost, &device)) return;
+  for (const int block_rows : {0, kQueriesOfBlock, kKeysOfBlock}) {
+    for (const bool smooth : {false, true}) {
+      QuantiserCase request{.seq = 200};
+      request.block_rows = block_rows;
+      request.smooth = smooth;
+      const std::vector<float> values = quantiser_values(request);
+      const auto late = [&](const QuantisePlan& made, void* workspace) -> Status {
+        const Quantisation& q = made.quantisation();
+        std::vector<std::uint8_t> kept(request.extent(8).elements() * sizeof(std::uint16_t));
+        std::memcpy(kept.data(), q.from.data, kept.size());
+        std::memset(q.from.data, 0xFF, kept.size());
+        Device then = made.device();
+        then.executor = std::make_shared<const ExecutorOptions>(ExecutorOptions{
+            .earlier_kernels = [&] { std::memcpy(q.from.data, kept.data(), kept.size()); }});
+        const Result<QuantisePlan> planned = plan(q, then);
+        return planned.ok() ? quantise(*planned, workspace, nullptr) : planned.status();
+      };
+      std::vector<reference::GateResult> gates;
+      const auto got = reference::run_quantiser(request, values, device, gates, late);
+      ASSERT_TRUE(got.ok()) << got.status().message();
+      EXPECT_TRUE(*got == run(request, values, device)) << block_rows << smooth;
+    }
   }
 }
 

@@ -281,6 +281,19 @@ TEST_P(QuantisedAttention, ServesEveryKindOfProblem) {
   }
 }
 
+// More keys than a slab adds up itself: each query head's mean is that of its KV head's keys.
+TEST_P(QuantisedAttention, GivesTheLseOfManyKeysInBlocks) {
+  if (!ready_ || device_.sm_version != 90) return;
+  const Asked asked{{2, 4, 2, 150, 600, 64, Mask::kNone}};
+  std::size_t nth = 0;
+  const Inputs in = inputs(asked, [&](int which, int column, float x) {
+    if (which != 1) return x;
+    const auto of_head = static_cast<float>(nth++ / (std::size_t{600} * 64));
+    return x + 2.0F * (of_head - static_cast<float>(column % 3));
+  });
+  EXPECT_LT(error_of(asked, in).lse, 0.3);
+}
+
 TEST_P(QuantisedAttention, MayWriteOWhereQLies) {
   if (!ready_) return;
   Asked asked;

@@ -107,7 +107,8 @@ INSTANTIATE_TEST_SUITE_P(
               p.v.stride_seq = 1;
               p.v.stride_dim = 16;
             },
-            kUnsupported, "stage_c serves whole tensors, not pages"}),
+            kUnsupported,
+            "decode_split_kv serves a row-major v (stride_dim 1), not stride_dim 16"}),
     name_of<Problem>);
 
 // Touching is legal: one word before and one behind.
@@ -303,6 +304,32 @@ TEST(DecodeSplits, AreThoseOfTheCostModel) {
   }
   const Problem many_rows = made_up(1, 65, 1, 1, 64, 64);
   EXPECT_EQ(decode::predicted_us(many_rows, 132, {}), std::numeric_limits<double>::infinity());
+}
+
+// Of packed queries, by how many there are in all, and one more for each sequence.
+TEST(DecodeSplits, CountTheTilesOfPackedQueries) {
+  Problem p = made_up(3, 8, 2, 500, 9000, 128);
+  const std::int32_t offsets[] = {0};
+  p.ragged = {.cu_seqlens_q = offsets, .total_q = 100};
+  EXPECT_EQ(decode::tiles_of_rows(p, 2), 2 * (7 + 3));  // 400 rows of a KV head, 64 a tile
+  p.ragged.total_q = 1500;
+  EXPECT_EQ(decode::tiles_of_rows(p, 2), 2 * 3 * 32);  // 2000 rows a sequence
+}
+
+// A GPU's multiprocessors, not those of the one that costs were measured on.
+TEST(DecodeSplits, AreMadeForTheDevice) {
+  Device device = made_up_device(90);
+  const Problem p = made_up(1, 64, 8, 1, 2048, 128);
+  const Variant* variant = *find_variant("decode_split_kv");
+  if (!variant->supports(p, device).ok()) GTEST_SKIP() << "built without nvcc";
+  for (const auto& [sm_count, splits] :
+       {std::pair{132, 16}, {16, decode::up(2048, decode::split_keys(p, 16, {}))}}) {
+    device.sm_count = sm_count;
+    const auto made = plan(p, device, variant);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    EXPECT_EQ(made->workspace_bytes(),
+              8U * static_cast<std::size_t>(splits * 16 * (128 * 4 + 8) + 8));
+  }
 }
 
 // Memory that an int cannot count the splits of: one KV head's, for all.

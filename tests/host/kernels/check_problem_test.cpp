@@ -169,5 +169,25 @@ TEST(CheckProblem, AxesOfOutputsNest) {
   }
 }
 
+// Five descales of Q and three of K and of V, of which the last is the last that is read.
+TEST(CheckProblem, DescalesOfBlocksAreReadToTheirEnd) {
+  Problem p = made_up(1, 1, 1, 300, 300, 64);
+  p.descales.granularity = Granularity::kBlock;
+  const auto fault_at = [&](const float* descales, int which) {
+    Problem with_fault = p;
+    with_fault.fault = reinterpret_cast<std::uint32_t*>(const_cast<float*>(descales)) + which;
+    return detail::check_problem(with_fault);
+  };
+  for (const auto& [name, descales, count] :
+       {std::tuple{"q", p.descales.q, 5}, {"k", p.descales.k, 3}, {"v", p.descales.v, 3}}) {
+    EXPECT_EQ(fault_at(descales, count - 1).message(),
+              std::string("fault overlaps descales.") + name + "; it needs memory of its own");
+    EXPECT_TRUE(fault_at(descales, count).ok()) << name;
+  }
+  p.descales.granularity = static_cast<Granularity>(2);
+  EXPECT_EQ(detail::check_problem(p).message(),
+            "descales.granularity is 2; it must be head or block");
+}
+
 }  // namespace
 }  // namespace fp8_sdpa::tests

@@ -71,6 +71,41 @@ TEST(Choose, OnHopperTheFastestPredictedIsTaken) {
   }
 }
 
+// Where none serves, the reason is one's that knows what is asked for.
+TEST(Choose, SaysWhyTheVariantsOfItsKindDecline) {
+  const auto reason = [](const Problem& p) {
+    const auto variant = choose(p, device_like(90), /*toggles_chosen=*/false);
+    return variant.ok() ? "" : variant.status().message();
+  };
+  const std::int32_t lengths[1] = {0};
+  Problem ragged = problem_of({1, 2, 300, 48});
+  ragged.ragged.seqused_kv = lengths;
+  EXPECT_NE(reason(ragged).find("serves head_dim"), std::string::npos) << reason(ragged);
+  Problem blocks = problem_of({1, 2, 100, 64});
+  blocks.descales.granularity = Granularity::kBlock;
+  EXPECT_NE(reason(blocks).find("sm90_block_scales serves more than 128 keys, not 100"),
+            std::string::npos)
+      << reason(blocks);
+}
+
+// Lines of kernels/sm90/README.md, "Which kernel for which problem", that no test below says.
+TEST(Choose, SmallProblemsGoWhereTheReadmeSays) {
+  struct Line {
+    Sizes sizes;
+    std::string_view any, causal;
+  };
+  for (const Line& line : {Line{{1, 1, 32, 64}, "sm80_mma", "sm90_short"},
+                           Line{{1, 8, 512, 64}, "sm80_mma", "sm90_kv_split"},
+                           Line{{2, 8, 512, 64}, "sm80_mma", "sm90_kv_split"},
+                           Line{{1, 8, 2048, 64}, "sm90_kv_split2", "sm90_independent"},
+                           Line{{1, 8, 512, 128}, "sm90_kv_split", "sm90_kv_split"},
+                           Line{{1, 8, 2048, 128}, "sm90_intra_overlap", "sm90_kv_split"},
+                           Line{{1, 1, 1598, 256}, "sm90_independent", "sm90_independent"}}) {
+    EXPECT_EQ(chosen(problem_of(line.sizes))->name, line.any) << line.sizes.seq;
+    EXPECT_EQ(chosen(problem_of(line.sizes, Mask::kCausal))->name, line.causal) << line.sizes.seq;
+  }
+}
+
 TEST(Choose, WhatOneFamilyAloneServesGoesThere) {
   for (const std::int64_t seq : {65, 512, 8192}) {  // more rows than decode has
     for (const int head_dim : {128, 256}) {
@@ -97,63 +132,6 @@ TEST(Choose, AmongHopperKernelsWorkTilesShouldFillTheDevice) {
         << other.name;
   }
   EXPECT_LE(variant->resources.tile_m, 128) << variant->name;
-}
-
-// The cost model itself, in microseconds of 132 multiprocessors: lengths that end inside tiles, and
-// causal ones that fill them. Who fits it anew writes other numbers here.
-TEST(Choose, PredictionsAreThoseOfTheCostModel) {
-  struct Predicted {
-    std::string_view kernel;
-    double none, causal;
-  };
-  constexpr Predicted kPredicted[] = {
-      {"sm90_independent_d64_exact", 33.40, 22.01},
-      {"sm90_independent_d64_rounded", 27.48, 17.89},
-      {"sm90_independent_d256_rounded", 56.22, 37.07},
-      {"sm90_pre_transpose_d64_rounded", 28.53, 18.78},
-      {"sm90_pre_transpose_d256_rounded", 61.82, 43.39},
-      {"sm90_shared_transpose_d256_rounded", 60.89, 43.30},
-      {"sm90_ping_pong_d128_exact", 43.14, 28.84},
-      {"sm90_ping_pong_d128_rounded", 41.91, 28.25},
-      {"sm90_ping_pong_d256_exact", 58.17, 38.44},
-      {"sm90_intra_overlap_d128_exact", 41.76, 28.72},
-      {"sm90_kv_split_d64_exact", 42.00, 32.59},
-      {"sm90_kv_split_d128_exact", 54.07, 40.55},
-      {"sm90_kv_split2_d64_rounded", 25.76, 20.37},
-      {"sm90_short_d64_exact", 6.81, 6.81},
-      {"sm90_short_d128_exact", 7.70, 7.70},
-      {"sm90_short_d256_exact", 9.33, 9.33},
-      {"sm90_block_scales_d64_rounded", 28.84, 18.72},
-      {"sm90_block_scales_d128_rounded", 43.30, 29.17},
-      {"sm90_block_scales_d256_rounded", 62.09, 40.79},
-      {"sm90_ragged_d64_rounded", 33.56, 22.84},
-      {"sm90_ragged_d128_rounded", 54.35, 35.51},
-      {"sm90_ragged_d256_rounded", 64.30, 44.60},
-  };
-  ASSERT_EQ(std::size(kPredicted), std::size(sm90::kTileShapes));
-  for (std::size_t i = 0; i < std::size(kPredicted); ++i) {
-    const sm90::TileShape& shape = sm90::kTileShapes[i];
-    const bool few = shape.config.two_terms;
-    const Sizes ends_inside{2, 24, few ? 100 : 1000, shape.head_dim};
-    const Sizes whole_tiles{2, 24, few ? 128 : 1024, shape.head_dim};
-    EXPECT_EQ(shape.kernel, kPredicted[i].kernel);
-    EXPECT_NEAR(predicted_us(shape, problem_of(ends_inside), 132, {}), kPredicted[i].none, 0.005);
-    EXPECT_NEAR(predicted_us(shape, problem_of(whole_tiles, Mask::kCausal), 132, {}),
-                kPredicted[i].causal, 0.005);
-  }
-}
-
-// A block of sm80 is 32 rows of a head, and multiprocessors take one each at a time.
-TEST(Choose, PredictionsOfSm80AreOfWholeRounds) {
-  const Variant& variant = **find_variant("sm80_mma");
-  const auto us = [&](int heads) {
-    return variant.impl->predicted_us(problem_of({1, heads, 32, 64}), 132, {});
-  };
-  const double round = us(1) - 2.5;  // less the launch
-  EXPECT_GT(round, 0.0);
-  for (const auto& [heads, rounds] : {std::pair{132, 1}, {133, 2}, {264, 2}, {265, 3}}) {
-    EXPECT_NEAR(us(heads), 2.5 + rounds * round, 1e-9) << heads;
-  }
 }
 
 // The fastest kernels sum rounded weights: an LSE of exact ones is not given up for speed, and any

@@ -75,6 +75,13 @@ TEST(Explain, HasThePredictionsTheFastestFirst) {
     others += (i > 1 ? ", " : "") + std::string(text);
   }
   EXPECT_TRUE(says(lines, others)) << others;
+  // Of other devices nothing has been measured.
+  for (const int sm_version : {80, 89, 100}) {
+    Device other = host_executor();
+    other.sm_version = sm_version;
+    EXPECT_EQ(starting(lines_of(problem, other), "predicted"), nullptr) << sm_version;
+    EXPECT_EQ(starting(lines_of(problem, other), "others"), nullptr) << sm_version;
+  }
   // Of another than the fastest, its own; and the options count.
   const std::vector<std::string> second = lines_of(problem, host_executor(), predicted[1].variant);
   std::snprintf(text, sizeof text, "predicted for an sm_90: %.1f us", predicted[1].us);
@@ -100,6 +107,8 @@ TEST(Explain, SaysWhetherFp8TensorCoresMultiply) {
   EXPECT_EQ(multiplies("sm80_mma", 90),
             "multiplies on: half tensor cores: codes are widened to half (no FP8 rate)");
   EXPECT_EQ(multiplies("stage_c", 80),
+            "multiplies on: half tensor cores: codes are widened to half (no FP8 rate)");
+  EXPECT_EQ(multiplies("decode_split_kv", 90),
             "multiplies on: half tensor cores: codes are widened to half (no FP8 rate)");
   EXPECT_EQ(multiplies("sm89_mma", 89), "multiplies on: FP8 tensor cores (mma.sync)");
   EXPECT_EQ(multiplies("sm89_mma", 90),

@@ -76,6 +76,8 @@ INSTANTIATE_TEST_SUITE_P(
             kUnsupported, "batch * heads * seq is 2 * 1024 * 1073741824"},
         Bad{"ManyHeads", [](Quantisation& q) { q.batch = q.heads = 1 << 30; }, kUnsupported,
             "batch * heads * seq is 1073741824"},
+        Bad{"BlockRows", [](Quantisation& q) { q.block_rows = 32; }, kUnsupported,
+            "block_rows is 32; 64"},
         Bad{"FromFp8", [](Quantisation& q) { q.from.dtype = Dtype::kE5M2; }, kInvalid,
             "from.dtype is e5m2; it must be bf16, half or float"},
         Bad{"CodesAreHalf", [](Quantisation& q) { q.codes.dtype = Dtype::kHalf; }, kInvalid,

@@ -162,6 +162,7 @@ TEST(Rebind, DeclinesAnotherUnquantisedProblem) {
   expect_declined([](UnquantisedProblem& p) { p.smooth = false; });
   expect_declined([](UnquantisedProblem& p) { p.attention.seq_q = 71; });
   expect_declined([](UnquantisedProblem& p) { p.attention.lse = nullptr; });
+  expect_declined([](UnquantisedProblem& p) { p.granularity = Granularity::kBlock; });
 }
 
 }  // namespace

@@ -8,10 +8,12 @@
 #include <tuple>
 #include <utility>
 
+#include "dispatch/choose.hpp"
 #include "dispatch/variant.hpp"
 #include "fp8_sdpa/quantise.hpp"
 #include "fp8_sdpa/unquantised.hpp"
 #include "tests/host/kernels/declined.hpp"
+#include "tests/host/kernels/made_up.hpp"
 
 namespace fp8_sdpa::unquantised_api {
 namespace {
@@ -163,6 +165,55 @@ TEST(Unquantised, HasRoomForEveryStep) {
         tensors += aligned(std::size_t{4} * static_cast<std::size_t>(seq_q) * sizeof(float));
       }
       EXPECT_EQ(made->workspace_bytes(), tensors + most) << seq_q << " x " << seq_kv;
+    }
+  }
+}
+
+UnquantisedProblem of_length(std::int64_t seq, Granularity granularity) {
+  UnquantisedProblem problem{.attention = tests::made_up(1, 16, 16, seq, seq, 128)};
+  Problem& p = problem.attention;
+  for (Tensor* tensor : {&p.q, &p.k, &p.v}) tensor->dtype = Dtype::kBFloat16;
+  problem.granularity = granularity;
+  return problem;
+}
+Granularity granularity_of(const UnquantisedPlan& made) {
+  return made.attention().problem().descales.granularity;
+}
+
+// What quantising takes on an H200 is what the library says: us of a call, and of a megabyte.
+TEST(Unquantised, TakesTheGranularityThatIsPredictedToBeFaster) {
+  if (!find_variant("sm90_block_scales").ok()) return;  // a build of some kernels
+  int of_blocks = 0;
+  int all = 0;
+  for (std::int64_t seq = 129; seq < 40'000; seq += 1 + seq / 40, ++all) {
+    const auto made = plan(of_length(seq, Granularity::kBlock), host_executor());
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    Problem codes = tests::made_up(1, 16, 16, seq, seq, 128);
+    const auto us = [&](Granularity granularity, double of_call, double of_megabyte) {
+      codes.descales.granularity = granularity;
+      const double megabytes = 3e-6 * 16 * static_cast<double>(seq) * 128 * (2 + 1);
+      return detail::predictions(codes, host_executor(), {}).front().us + of_call +
+             of_megabyte * megabytes;
+    };
+    const bool faster = us(Granularity::kBlock, 5.5, 0.43) < us(Granularity::kHead, 24.0, 0.44);
+    EXPECT_EQ(granularity_of(*made) == Granularity::kBlock, faster) << seq;
+    of_blocks += faster ? 1 : 0;
+    const auto asked = plan(of_length(seq, Granularity::kHead), host_executor());
+    ASSERT_TRUE(asked.ok()) << asked.status().message();
+    EXPECT_EQ(granularity_of(*asked), Granularity::kHead) << seq;
+  }
+  EXPECT_GT(of_blocks, 0);
+  EXPECT_LT(of_blocks, all);
+}
+
+TEST(Unquantised, RunsTheVariantThatIsGiven) {
+  for (const char* name : {"sm90_kv_split", "sm90_block_scales"}) {
+    const auto variant = find_variant(name);
+    if (!variant.ok()) continue;  // a build of some kernels
+    for (const Granularity granularity : {Granularity::kHead, Granularity::kBlock}) {
+      const auto made = plan(of_length(600, granularity), host_executor(), *variant);
+      ASSERT_TRUE(made.ok()) << made.status().message();
+      EXPECT_EQ(&made->attention().variant(), *variant);
     }
   }
 }

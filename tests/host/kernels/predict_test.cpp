@@ -1,0 +1,126 @@
+// What launches are predicted to take, in microseconds: the ground of the library's choice.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "dispatch/choose.hpp"
+#include "dispatch/variant_impl.hpp"
+#include "sm90/sm90.hpp"
+#include "sm90/tile_shapes.hpp"
+#include "tests/host/kernels/made_up.hpp"
+
+namespace fp8_sdpa::detail {
+namespace {
+
+struct Sizes {
+  int batch, heads;
+  std::int64_t seq;
+  int head_dim;
+};
+Problem problem_of(const Sizes& of, Mask mask = Mask::kNone) {
+  Problem p = tests::made_up(of.batch, of.heads, of.heads, of.seq, of.seq, of.head_dim);
+  p.mask = mask;
+  return p;
+}
+
+// The cost model itself, in microseconds of 132 multiprocessors: lengths that end inside tiles, and
+// causal ones that fill them. Who fits it anew writes other numbers here.
+TEST(Choose, PredictionsAreThoseOfTheCostModel) {
+  struct Predicted {
+    std::string_view kernel;
+    double none, causal;
+  };
+  constexpr Predicted kPredicted[] = {
+      {"sm90_independent_d64_exact", 33.40, 22.01},
+      {"sm90_independent_d64_rounded", 27.48, 17.89},
+      {"sm90_independent_d256_rounded", 56.22, 37.07},
+      {"sm90_pre_transpose_d64_rounded", 28.53, 18.78},
+      {"sm90_pre_transpose_d256_rounded", 61.82, 43.39},
+      {"sm90_shared_transpose_d256_rounded", 60.89, 43.30},
+      {"sm90_ping_pong_d128_exact", 43.14, 28.84},
+      {"sm90_ping_pong_d128_rounded", 41.91, 28.25},
+      {"sm90_ping_pong_d256_exact", 58.17, 38.44},
+      {"sm90_intra_overlap_d128_exact", 41.76, 28.72},
+      {"sm90_kv_split_d64_exact", 42.00, 32.59},
+      {"sm90_kv_split_d128_exact", 54.07, 40.55},
+      {"sm90_kv_split2_d64_rounded", 25.76, 20.37},
+      {"sm90_short_d64_exact", 6.81, 6.81},
+      {"sm90_short_d128_exact", 7.70, 7.70},
+      {"sm90_short_d256_exact", 9.33, 9.33},
+      {"sm90_block_scales_d64_rounded", 28.84, 18.72},
+      {"sm90_block_scales_d128_rounded", 43.30, 29.17},
+      {"sm90_block_scales_d256_rounded", 62.09, 40.79},
+      {"sm90_ragged_d64_rounded", 33.56, 22.84},
+      {"sm90_ragged_d128_rounded", 54.35, 35.51},
+      {"sm90_ragged_d256_rounded", 64.30, 44.60},
+  };
+  ASSERT_EQ(std::size(kPredicted), std::size(sm90::kTileShapes));
+  for (std::size_t i = 0; i < std::size(kPredicted); ++i) {
+    const sm90::TileShape& shape = sm90::kTileShapes[i];
+    const bool few = shape.config.two_terms;
+    const Sizes ends_inside{2, 24, few ? 100 : 1000, shape.head_dim};
+    const Sizes whole_tiles{2, 24, few ? 128 : 1024, shape.head_dim};
+    EXPECT_EQ(shape.kernel, kPredicted[i].kernel);
+    EXPECT_NEAR(predicted_us(shape, problem_of(ends_inside), 132, {}), kPredicted[i].none, 0.005);
+    EXPECT_NEAR(predicted_us(shape, problem_of(whole_tiles, Mask::kCausal), 132, {}),
+                kPredicted[i].causal, 0.005);
+  }
+}
+
+// Of a ragged batch: where one warpgroup has rows and pages are large, a tile takes three fifths.
+TEST(Choose, FewRowsOnLargePagesTakeLess) {
+  const std::int32_t table[1] = {0};
+  const sm90::TileShape& ragged =
+      sm90::kTileShapes[sm90::find_tile_shape("sm90_ragged", 64, /*exact=*/false)];
+  const auto tiles_us = [&](int page, std::int64_t queries) {
+    Problem p = problem_of({1, 8, 4096, 64});
+    p.seq_q = queries;
+    if (page > 0) p.pages = {table, 4096, page, 4096};
+    return predicted_us(ragged, p, 132, {}) - ragged.cost.launch_us;
+  };
+  EXPECT_NEAR(tiles_us(64, 64), 0.6 * tiles_us(32, 64), 1e-9);
+  EXPECT_NEAR(tiles_us(0, 64), 0.6 * tiles_us(32, 64), 1e-9) << "no pages at all";
+  EXPECT_EQ(tiles_us(64, 65), tiles_us(32, 65));
+  EXPECT_EQ(tiles_us(32, 64), tiles_us(32, 65));
+}
+
+// K and V of 132 heads of 16k keys, 1.1 GB at 4 TB/s, are longer under way than their tiles take.
+TEST(Choose, KeysComeNoFasterThanMemory) {
+  Problem wide = problem_of({1, 132, 16384, 256});
+  wide.seq_q = 128;
+  const sm90::TileShape& shape =
+      sm90::kTileShapes[sm90::find_tile_shape("sm90_independent", 256, /*exact=*/false)];
+  EXPECT_NEAR(predicted_us(shape, wide, 132, {}), shape.cost.launch_us + 276.824, 0.005);
+}
+
+// A device's own multiprocessors, not an H200's.
+TEST(Choose, PredictsForTheDevice) {
+  Device device = tests::made_up_device(90);
+  const Problem p = problem_of({4, 16, 4096, 64});
+  const auto us = [&](int sm_count) {
+    device.sm_count = sm_count;
+    const auto all = predictions(p, device, {});
+    return all.empty() ? 0.0 : all.front().us;
+  };
+  if (us(132) == 0.0) GTEST_SKIP() << "built without nvcc";
+  EXPECT_GT(us(66), 1.5 * us(132));
+}
+
+// A block of sm80 is 32 rows of a head, and multiprocessors take one each at a time.
+TEST(Choose, PredictionsOfSm80AreOfWholeRounds) {
+  const Variant& variant = **find_variant("sm80_mma");
+  const auto us = [&](int heads) {
+    return variant.impl->predicted_us(problem_of({1, heads, 32, 64}), 132, {});
+  };
+  const double round = us(1) - 2.5;  // less the launch
+  EXPECT_GT(round, 0.0);
+  for (const auto& [heads, rounds] : {std::pair{132, 1}, {133, 2}, {264, 2}, {265, 3}}) {
+    EXPECT_NEAR(us(heads), 2.5 + rounds * round, 1e-9) << heads;
+  }
+}
+
+}  // namespace
+}  // namespace fp8_sdpa::detail
