@@ -151,6 +151,9 @@ for table in stage_c/variants.def sm90/tile_shapes.def dispatch/variants.cpp; do
   install -D "$(dirname "$1")/kernels/$table" "$work/tree/kernels/$table"
 done
 expect 2 "test --only: no kernel's name holds 'sm70'" "$sdpa" test --only sm70
+expect 2 "no kernel's name holds 'sm90*d32'" "$sdpa" test --only 'sm90*d32'
+expect 2 "test --only: got 'sm90.', expected letters" "$sdpa" test --only sm90.
+expect 1 "the build failed" env BUILD_STATUS=1 "$sdpa" test --only 'stage_c*swizzle'
 expect 0 "sources: $work/tree" "$sdpa" run
 expect 1 "the build failed" env BUILD_STATUS=1 "$sdpa" run
 rm -f "$work/tree/build/logs/build_release.log"
