@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # README's figures are those of the files they are said to be of: readme_test.sh SOURCE_DIR. Table, sentence
-# and plot are computed again from the tables of results/h200/shapes, of one commit.
+# and plot are computed again from the tables of results/h200/shapes, of one commit; so is sm90's table.
 set -uo pipefail
 cd "$1" || exit 1
 shapes=results/h200/shapes
@@ -10,7 +10,7 @@ fail() {
   failures=$((failures + 1))
 }
 said=$(sed -n '/<!-- figures: begin -->/,/^<img/p' README.md)
-expect() { [[ $(tr '\n' ' ' <<<"$said") == *"$1"* ]] || fail "README.md does not say \"$1\""; }
+expect() { [[ $(tr '\n' ' ' <<<"$said") == *"$1"* ]] || fail "a README does not say \"$1\""; }
 
 # times FILE SECTION: "shape ours peer" of a section's rows.
 times() { awk -F ' *[|] *' -v title="## $2" '/^## / { ours = $0 == title } ours && $3 ~ /^[0-9.]+$/ { print $2, $3, $4 }' "$shapes/$1"; }
@@ -41,6 +41,19 @@ expect "FlashAttention-3 is $(mean <<<"$goals")"
 expect "drawn at random $(mean <<<"$drawn")"
 expect "down to $(printf '%s\n' "$goals" "$drawn" | awk '{ print $3 / $2 }' | sort -g | head -n 1 | xargs printf '%.2f')"
 expect "commit $(sed -n 's/.*"commit": "\(.......\).*/\1/p' $shapes/floors.json)"
+
+said=$(sed -n '/^| goal shape/,/^## /p' kernels/sm90/README.md | tr -d '*')
+for shape in d64_4k d64_16k d128_2k d128_8k d128_16k d256_4k d256_16k small mission batch2 long; do
+  read -r rate _ ratio < <(of "$goals" "$shape")
+  read -r causal_rate _ causal_ratio < <(of "$goals" "${shape}_causal")
+  read -r _ _ cudnn < <(of "$cudnn_fp8" "$shape")
+  read -r _ _ causal_cudnn < <(of "$cudnn_fp8" "${shape}_causal")
+  [[ $shape == d* ]] && rates="$rate / $causal_rate" || rates=latency
+  expect "| $shape | $ratio / $causal_ratio | ${cudnn:--} / ${causal_cudnn:--} | $rates |"
+  cudnn="" causal_cudnn=""
+done
+expect "commit $(sed -n 's/.*"commit": "\(.......\).*/\1/p' $shapes/floors.json)"
+said=$(sed -n '/<!-- figures: begin -->/,/^<img/p' README.md)
 
 # What quantisation costs and gives, at 4k without a mask.
 quality=results/h200/quality
