@@ -165,7 +165,7 @@ Readable readable(TorchTensor tensor, const char* name) {
   for (const std::int64_t stride : {view.stride_batch, view.stride_head, view.stride_seq}) {
     strides = strides && (size[axis++] == 1 || stride * element % kUnit == 0);
   }
-  strides = strides && (size[2] == 1 || view.stride_seq != 0);  // rows that are one row: TMA has none
+  strides = strides && (size[2] == 1 || view.stride_seq != 0);  // TMA has no rows that are all one
   if (strides && is_aligned(view.data)) return {std::move(tensor), view};
   TorchTensor copy = torch::stable::contiguous(tensor);
   if (!is_aligned(copy.const_data_ptr())) copy = torch::stable::clone(copy);
