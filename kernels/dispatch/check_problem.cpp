@@ -16,19 +16,7 @@ namespace {
 constexpr int kMaxHeadDim = 256;
 
 Status check_shape(const Problem& p) {
-  if (Status s = check_sizes({{"batch", p.batch},
-                              {"heads_q", p.heads_q},
-                              {"heads_kv", p.heads_kv},
-                              {"seq_q", p.seq_q},
-                              {"seq_kv", p.seq_kv},
-                              {"head_dim", p.head_dim}});
-      !s.ok()) {
-    return s;
-  }
-  if (p.heads_q % p.heads_kv != 0) {
-    return invalid_argument("heads_q is " + std::to_string(p.heads_q) +
-                            "; it must be a multiple of heads_kv, " + std::to_string(p.heads_kv));
-  }
+  if (Status s = check_counts(p); !s.ok()) return s;
   if (p.head_dim > kMaxHeadDim) {
     return invalid_argument("head_dim is " + std::to_string(p.head_dim) + "; at most " +
                             std::to_string(kMaxHeadDim) + " is served");
@@ -152,6 +140,21 @@ Status check_overlap(const Problem& p, const View& output, const std::array<View
 }
 
 }  // namespace
+
+Status check_counts(const Problem& p) {
+  if (Status s = check_sizes({{"batch", p.batch},
+                              {"heads_q", p.heads_q},
+                              {"heads_kv", p.heads_kv},
+                              {"seq_q", p.seq_q},
+                              {"seq_kv", p.seq_kv},
+                              {"head_dim", p.head_dim}});
+      !s.ok()) {
+    return s;
+  }
+  if (p.heads_q % p.heads_kv == 0) return {};
+  return invalid_argument("heads_q is " + std::to_string(p.heads_q) +
+                          "; it must be a multiple of heads_kv, " + std::to_string(p.heads_kv));
+}
 
 Status check_problem(const Problem& p) {
   if (Status s = check_shape(p); !s.ok()) return s;

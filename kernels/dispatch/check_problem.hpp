@@ -10,6 +10,9 @@ namespace fp8_sdpa::detail {
 /// right. Looks at the description alone: touches no memory behind the pointers.
 Status check_problem(const Problem& problem);
 
+/// Of it, that every size is 1 or more and heads_kv divides heads_q.
+Status check_counts(const Problem& problem);
+
 /// Whether two problems differ in addresses and softmax_scale alone.
 bool are_alike(const Problem& a, Problem b);
 

@@ -118,20 +118,7 @@ Status about(const char* tensor, const Status& status) {
 /// Sizes that steps_of() counts with; the rest is asked by the steps' own plans.
 Status check_shape(const Problem& p) {
   constexpr std::int64_t kMax = std::int64_t{1} << 46;  // bytes of a tensor, and then some
-  if (Status s = detail::check_sizes({{"batch", p.batch},
-                                      {"heads_q", p.heads_q},
-                                      {"heads_kv", p.heads_kv},
-                                      {"seq_q", p.seq_q},
-                                      {"seq_kv", p.seq_kv},
-                                      {"head_dim", p.head_dim}});
-      !s.ok()) {
-    return s;
-  }
-  if (p.heads_q % p.heads_kv != 0) {
-    return invalid_argument("heads_q is " + std::to_string(p.heads_q) +
-                            "; it must be a multiple of heads_kv, which is " +
-                            std::to_string(p.heads_kv));
-  }
+  if (Status s = detail::check_counts(p); !s.ok()) return s;
   for (const auto& [name, heads, seq] :
        {std::tuple<const char*, int, std::int64_t>{"q", p.heads_q, p.seq_q},
         {"k", p.heads_kv, p.seq_kv}}) {

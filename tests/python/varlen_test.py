@@ -144,6 +144,8 @@ def test_of_nothing_nothing_is_made(device):
     (q, k, v), descales = batch_of(device, queries=(0, 0), keys=(20, 30))
     out, lse = varlen(q, k, v, *descales, **ragged(device, (0, 0), (20, 30)), return_lse=True)
     assert out.shape == (0, 4, 64) and lse.shape == (4, 0)
+    spare = q.new_empty(3, 4, 64)  # rows of no sequence
+    varlen(spare, k, v, *descales, **ragged(device, (0, 0), (20, 30)))
     (q, k, v), descales = batch_of(device, queries=(3, 2), keys=(0, 0))
     out, lse = varlen(q, k, v, *descales, **ragged(device, (3, 2), (0, 0)), return_lse=True)
     assert (out == 0).all() and (lse == -torch.inf).all()
@@ -217,6 +219,10 @@ def test_refusals_name_what_is_wrong(device):
 
     cases = [
         ("max_seqlen_q is missing", call(q, k, v, **own, without=["max_seqlen_q"])),
+        ("max_seqlen_q is -1; it must be 0 or more", call(q, k, v, **own | {"max_seqlen_q": -1})),
+        ("max_seqlen_k is -1; it must be 0 or more", call(q, k, v, **own | {"max_seqlen_k": -1})),
+        ("k and q have different batches, 1 and 2",
+         call(q[:4].view(2, 2, 4, 64), k[:9].view(1, 9, 2, 64), v[:9].view(1, 9, 2, 64))),
         ("max_seqlen_k is missing", call(q, k, v, **own, without=["max_seqlen_k"])),
         ("block_table is given without seqused_k", call(q, *pools, **of_q, block_table=table)),
         ("cu_seqlens_k and block_table are both given", call(q, *pools, **own, **lengths)),

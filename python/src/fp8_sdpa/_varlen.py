@@ -27,6 +27,8 @@ def _longest(given: int | None, name: str, offsets: Tensor | None, otherwise: in
         return otherwise if given is None else given
     if given is None:
         raise ValueError(f"{name} is missing: the most of any sequence, of those that cu_seqlens tells of")
+    if given < 0:
+        raise ValueError(f"{name} is {given}; it must be 0 or more")
     return given
 
 
@@ -104,7 +106,7 @@ def attention_varlen_fp8(
         _descale(v_descale, v, (batch, heads_kv)),
         cu_seqlens_q,
         cu_seqlens_k,
-        _longest(max_seqlen_q, "max_seqlen_q", cu_seqlens_q, 0),
+        max(_longest(max_seqlen_q, "max_seqlen_q", cu_seqlens_q, 0), 1),  # 0: all are empty
         _longest(max_seqlen_k, "max_seqlen_k", cu_seqlens_k, most_k),
         seqused_k,
         block_table,

@@ -298,5 +298,24 @@ TEST(Quantisation, IsDeclinedByOldDevices) {
             "quantise of blocks of rows needs sm_90 or newer; made-up is sm_89");
 }
 
+// Twelve descales: three blocks of each of four heads.
+TEST(Quantisation, WritesDescalesOfBlocksToTheirEnd) {
+  constexpr std::int64_t kLong = 150;
+  const auto at = [](std::uintptr_t place) { return reinterpret_cast<void*>(place << 40); };
+  Quantisation q = good();
+  q.seq = kLong;
+  q.block_rows = kQueriesOfBlock;
+  q.from = {at(1), Dtype::kBFloat16, kHeads * kLong * kDim, kLong * kDim, kDim, 1};
+  q.codes = {at(2), Dtype::kE4M3, kHeads * kLong * kDim, kLong * kDim, kDim, 1};
+  q.descales = static_cast<float*>(at(3));
+  q.mean = static_cast<float*>(at(4));
+  const auto with_count_behind = [&](int descales) {
+    q.infinities = static_cast<std::uint32_t*>(at(3)) + descales;
+    return plan(q, host_executor()).status().message();
+  };
+  EXPECT_NE(with_count_behind(11).find("overlaps"), std::string::npos);
+  EXPECT_EQ(with_count_behind(12), "");
+}
+
 }  // namespace
 }  // namespace fp8_sdpa

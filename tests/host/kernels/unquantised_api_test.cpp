@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"NoKeys", [](Problem& p) { p.seq_kv = -1; }, kInvalid, "seq_kv is -1"},
         Bad{"NoDim", [](Problem& p) { p.head_dim = 0; }, kInvalid, "head_dim is 0"},
         Bad{"Groups", [](Problem& p) { p.heads_q = 3; }, kInvalid,
-            "heads_q is 3; it must be a multiple of heads_kv, which is 2"},
+            "heads_q is 3; it must be a multiple of heads_kv, 2"},
         Bad{"LargeQ", [](Problem& p) { p.seq_q = (std::int64_t{1} << 38) + 1; }, kUnsupported,
             "q has 2 * 2 * 274877906945 * 64 elements; at most 2^46 are served"},
         Bad{"LargeByItsHeads",
