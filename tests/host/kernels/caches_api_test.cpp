@@ -321,7 +321,7 @@ TEST(DecodeSplits, AreMadeForTheDevice) {
   Device device = made_up_device(90);
   const Problem p = made_up(1, 64, 8, 1, 2048, 128);
   const Variant* variant = *find_variant("decode_split_kv");
-  if (!variant->supports(p, device).ok()) GTEST_SKIP() << "built without nvcc";
+  if (!variant->supports(p, device).ok()) GTEST_SKIP() << "this build has no device code";
   for (const auto& [sm_count, splits] :
        {std::pair{132, 16}, {16, decode::up(2048, decode::split_keys(p, 16, {}))}}) {
     device.sm_count = sm_count;

@@ -105,7 +105,7 @@ TEST(Choose, PredictsForTheDevice) {
     const auto all = predictions(p, device, {});
     return all.empty() ? 0.0 : all.front().us;
   };
-  if (us(132) == 0.0) GTEST_SKIP() << "built without nvcc";
+  if (us(132) == 0.0) GTEST_SKIP() << "this build has no device code";
   EXPECT_GT(us(66), 1.5 * us(132));
 }
 

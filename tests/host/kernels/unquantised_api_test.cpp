@@ -170,7 +170,7 @@ TEST(Unquantised, HasRoomForEveryStep) {
 }
 
 UnquantisedProblem of_length(std::int64_t seq, Granularity granularity) {
-  UnquantisedProblem problem{.attention = tests::made_up(1, 16, 16, seq, seq, 128)};
+  UnquantisedProblem problem{.attention = tests::made_up(1, 16, 16, seq, seq, 64)};
   Problem& p = problem.attention;
   for (Tensor* tensor : {&p.q, &p.k, &p.v}) tensor->dtype = Dtype::kBFloat16;
   problem.granularity = granularity;
@@ -188,10 +188,10 @@ TEST(Unquantised, TakesTheGranularityThatIsPredictedToBeFaster) {
   for (std::int64_t seq = 129; seq < 40'000; seq += 1 + seq / 40, ++all) {
     const auto made = plan(of_length(seq, Granularity::kBlock), host_executor());
     ASSERT_TRUE(made.ok()) << made.status().message();
-    Problem codes = tests::made_up(1, 16, 16, seq, seq, 128);
+    Problem codes = tests::made_up(1, 16, 16, seq, seq, 64);
     const auto us = [&](Granularity granularity, double of_call, double of_megabyte) {
       codes.descales.granularity = granularity;
-      const double megabytes = 3e-6 * 16 * static_cast<double>(seq) * 128 * (2 + 1);
+      const double megabytes = 3e-6 * 16 * static_cast<double>(seq) * 64 * (2 + 1);
       return detail::predictions(codes, host_executor(), {}).front().us + of_call +
              of_megabyte * megabytes;
     };
