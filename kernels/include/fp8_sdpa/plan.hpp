@@ -96,15 +96,14 @@ Result<Plan> plan(const Problem& problem, const Device& device, const Variant* v
 Status rebind(Plan& plan, const Problem& problem);
 
 /// Launches the plan on `stream`, with plan.device() as the calling thread's current CUDA device.
-/// `workspace` has workspace_bytes(), whatever is in them; launches
-/// that may run at the same time need one each. kInvalidArgument if it is null though the plan
-/// needs one or it is not aligned; kDeviceError or kOutOfMemory where a launch fails,
-/// kExecutorError where the host executor finds an error in the kernel. Never synchronises,
-/// allocates on the device, prints or exits; capturable in a CUDA graph. On sm_90 a launch may
-/// start while earlier kernels of the stream are at their last blocks (CUDA C++ Programming Guide,
-/// "Programmatic Dependent Launch and Synchronization"); it waits for them before it reads an input
-/// or writes an output. On the host executor it returns when the kernel has run, and `stream` is
-/// ignored.
+/// `workspace` has workspace_bytes(), whatever is in them; launches that may run at the same time
+/// need one each. kInvalidArgument if it is null though the plan needs one or it is not aligned;
+/// kDeviceError or kOutOfMemory where a launch fails, kExecutorError where the host executor finds
+/// an error in the kernel. Never synchronises, allocates on the device, prints or exits; capturable
+/// in a CUDA graph. On sm_90 a launch may start while earlier kernels of the stream are at their
+/// last blocks (CUDA C++ Programming Guide, "Programmatic Dependent Launch and Synchronization");
+/// it waits for them before it reads an input or writes an output. On the host executor it returns
+/// when the kernel has run, and `stream` is ignored.
 Status forward(const Plan& plan, void* workspace, CUstream_st* stream);
 
 /// plan() and forward() in one call on the current CUDA device, with the library's own choice of

@@ -78,11 +78,11 @@ constexpr std::int64_t descales_of_head(Granularity granularity, std::int64_t ro
 /// descale. Read when the kernel runs, so a captured CUDA graph sees new values.
 ///
 /// Of heads: of any sign; with 0 every attended key weighs the same. Scores, scaled, must stay
-/// below 2^21 in magnitude: fp32 has no room for larger ones beside the differences that weights
-/// are made of, and their rows may be wrong, or NaN. |q * k * softmax_scale| stays below 2^101 in
-/// any case. Of blocks: each is positive, and the product as above; those of V in one head are
-/// within a factor of 2^100 of each other. Rows that see a key of a block whose descale is not
-/// positive are NaN.
+/// below 2^21 in magnitude. They are fp32: a weight is off by up to |score| 2^-23 of itself, and
+/// rows of larger scores may be wrong, or NaN. |q * k * softmax_scale| is below 2^101 in any case.
+/// Of blocks: each is positive, and the product as above; those of V in one head are within a
+/// factor of 2^100 of each other. Rows that see a key of a block whose descale is not positive are
+/// NaN.
 struct Descales {
   /// (batch, heads_q), contiguous; of blocks (batch, heads_q, blocks). All three are required: for
   /// codes without a scale, ones.
