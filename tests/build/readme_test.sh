@@ -66,6 +66,24 @@ expect "| none: cuDNN's bf16 | $(pair 18) | - | $(pair 6) | - |"
 said=$(<README.md)
 expect "commit $(sed -n 's/.*"commit": "\(.......\).*/\1/p' $quality/floors.json) (\`$quality/\`)"
 
+# What the gates of others let through, and what ours kill.
+matrix=$(<results/kill_matrix.md)
+[[ $matrix =~ \*\*([0-9]+)\ of\ ([0-9]+)\ wrong ]] || fail "results/kill_matrix.md has no total"
+killed=${BASH_REMATCH[1]:-} wrong=${BASH_REMATCH[2]:-}
+[[ $killed == "$wrong" ]] || fail "results/kill_matrix.md: $killed of $wrong are killed"
+[[ $matrix =~ let\ [0-9]+\ of\ ([0-9]+)\ through ]] || fail "results/kill_matrix.md has no peers"
+asked=${BASH_REMATCH[1]:-}
+passed() { sed -n "s/^On unit-normal.*$1 \([0-9]*\)[;.].*/\1/p" <<<"$matrix"; }
+said=$(sed 's/^ *//' README.md)
+expect "** $wrong wrong kernels"
+expect "Of $asked that the published gates"
+expect "FlashAttention-3's lets $(passed FlashAttention-3) through, cuDNN frontend's $(passed 'cuDNN frontend'), Transformer Engine's $(passed 'Transformer Engine') and FlashInfer's $(passed FlashInfer). "
+said=$(<tests/README.md)
+expect "| | wrong kernels that it lets through, of $asked |"
+expect "| FlashAttention-3's published gate | $(passed FlashAttention-3) |"
+for peer in 'cuDNN frontend' 'Transformer Engine' FlashInfer; do expect "| $peer's | $(passed "$peer") |"; done
+expect " $((wrong - asked)) of the $wrong faults leave no output"
+
 # The plot's points have their numbers beside them.
 plot=$(sed -n 's/.*<img src="\([^"]*\)".*/\1/p' README.md)
 [[ $plot == "$shapes"/* ]] || fail "README.md's plot is $plot, and its table is of $shapes"
