@@ -130,6 +130,26 @@ def test_descales_left_out_are_one(device):
         assert torch.equal(varlen(*tensors, 1.0, 1, None, **lengths), varlen(*tensors, *ones, **lengths))
 
 
+@pytest.mark.parametrize("which", range(6))
+def test_forward_only(device, which):
+    """Whichever tensor asks for it, codes and descales."""
+    lengths = {"max_seqlen_q": 3, "max_seqlen_k": 9} | {
+        f"cu_seqlens_{of}": offsets(n, device) for of, n in (("q", (3, 1)), ("k", (9, 4)))
+    }
+    tensors, descales = batch_of(device, queries=(3, 1), keys=(9, 4))
+    inputs = [*tensors, *descales]
+    expected = varlen(*inputs, **lengths)
+    inputs[which].requires_grad_()
+    for return_lse in (False, True):
+        made = varlen(*inputs, **lengths, return_lse=return_lse)
+        for one in made if return_lse else (made,):
+            with pytest.raises(NotImplementedError, match="fp8_sdpa.attention_varlen_fp8 is forward only"):
+                one.sum().backward()
+        assert torch.equal(made[0] if return_lse else made, expected)
+    with torch.no_grad():
+        assert not varlen(*inputs, **lengths).requires_grad
+
+
 def test_chunks_of_a_prompt_have_the_bits_of_the_whole(device):
     (q, k, v), descales = batch_of(device, queries=(300,), keys=(300,))
     options = {"causal": True, "batch_invariant": True}

@@ -118,8 +118,8 @@ class _ForwardOnly(torch.autograd.Function):
     """An operator, of which asking for a gradient is an error that names it."""
 
     @staticmethod
-    def forward(name: str, run: Callable, *_tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
-        return run()
+    def forward(name: str, run: Callable, *tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
+        return run(*tensors)
 
     @staticmethod
     def setup_context(ctx, inputs: tuple, output: object) -> None:
@@ -138,7 +138,7 @@ def _without_gradient(name: str, run: Callable, *tensors: Tensor) -> Tensor | tu
     """What run() makes of the tensors."""
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         return _ForwardOnly.apply(name, run, *tensors)
-    return run()
+    return run(*tensors)
 
 
 # --- functions ------------------------------------------------------------------------------------
@@ -197,10 +197,9 @@ def attention(
         NotImplementedError: no kernel serves them on this device, with the reason.
     """
     blocks = _is_block(granularity, batch_invariant)
-    inputs = (q, k, v, causal, scale, rotate, smooth, seed, batch_invariant, blocks)
-    if not return_lse:
-        return _without_gradient("attention", lambda: _call(_ops.attention.default, *inputs), q, k, v)
-    return _without_gradient("attention", lambda: _call(_ops.attention.lse, *inputs, exact_lse), q, k, v)
+    options = (causal, scale, rotate, smooth, seed, batch_invariant, blocks)
+    op, last = (_ops.attention.lse, (exact_lse,)) if return_lse else (_ops.attention.default, ())
+    return _without_gradient("attention", lambda *x: _call(op, *x, *options, *last), q, k, v)
 
 
 def _is_block(granularity: str, batch_invariant: bool) -> bool:
@@ -253,12 +252,21 @@ def attention_fp8(
     # operator's default, as PyTorch takes a tenth of one to read it.
     try:
         if return_lse:
-            return _attention_fp8_lse(q, k, v, a, b, c, causal, scale, out_dtype, batch_invariant, exact_lse)
-        if scale is None and out_dtype is None and not batch_invariant:
-            return _attention_fp8_out(q, k, v, a, b, c, causal)
-        return _attention_fp8_out(q, k, v, a, b, c, causal, scale, out_dtype, batch_invariant)
+            made = _attention_fp8_lse(q, k, v, a, b, c, causal, scale, out_dtype, batch_invariant, exact_lse)
+            out = made[0]
+        elif scale is None and out_dtype is None and not batch_invariant:
+            made = out = _attention_fp8_out(q, k, v, a, b, c, causal)
+        else:
+            made = out = _attention_fp8_out(q, k, v, a, b, c, causal, scale, out_dtype, batch_invariant)
     except RuntimeError as error:
         raise _named(error) from None
+    # PyTorch marks what an operator without a gradient makes of tensors that require one: of six tensors,
+    # one is asked.
+    if out.requires_grad:
+        if not return_lse:
+            return _without_gradient("attention_fp8", Tensor.detach, made)
+        return _without_gradient("attention_fp8", lambda out, lse: (out.detach(), lse.detach()), *made)
+    return made
 
 
 class Quantised(NamedTuple):
@@ -305,8 +313,9 @@ def quantise(
     options = {
         "dtype": dtype, "rotate": rotate, "seed": seed, "smooth": smooth, "block_rows": block_rows,
     }  # fmt: skip
+    inputs = (x,) if given is None else (x, given)
     codes, made, mean, infinities = _without_gradient(
-        "quantise", lambda: _call(_ops.quantise.default, x, given, **options), x
+        "quantise", lambda *inputs: _call(_ops.quantise.default, *inputs, **options), *inputs
     )
     if given is not None:
         made = given.expand(of_all).contiguous()

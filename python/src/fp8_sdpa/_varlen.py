@@ -116,9 +116,9 @@ def attention_varlen_fp8(
         out_dtype,
         batch_invariant,
     )
-    if return_lse:
-        return _call(_ops.attention_varlen_fp8.lse, *inputs, exact_lse)
-    return _call(_ops.attention_varlen_fp8.default, *inputs)
+    overloads = _ops.attention_varlen_fp8
+    op, inputs = (overloads.lse, (*inputs, exact_lse)) if return_lse else (overloads.default, inputs)
+    return _without_gradient("attention_varlen_fp8", lambda *x: _call(op, *x, *inputs[6:]), *inputs[:6])
 
 
 def _own_rows(x: Tensor, cu_seqlens: Tensor) -> Tensor:
@@ -189,7 +189,7 @@ def attention_varlen(
         raise ValueError("head_dim is 0; it must be at least 1")
     scale = head_dim**-0.5 if scale is None else scale
 
-    def run() -> Tensor | tuple[Tensor, Tensor]:
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         own_q, own_k, own_v = (
             _own_rows(q, cu_seqlens_q),
             _own_rows(k, cu_seqlens_k),
