@@ -31,11 +31,15 @@ GPU_FN constexpr std::uint32_t swizzled(std::uint32_t offset, Swizzle swizzle) {
   return offset ^ ((offset >> 7 & chunks) << 4);
 }
 
-/// A matrix descriptor of a K-major operand (rows along M or N, contiguous in k; FP8 has no other).
-/// Its rows come in groups of 8, `row_group_bytes` from group to group. With a swizzle the rows of
-/// a group are swizzle_bytes apart, and k_chunk_bytes is not used. Without one, a group is a series
-/// of 8 x 16-byte blocks, dense, `k_chunk_bytes` from one to the next along k. All are multiples of
-/// 16, below 2^18.
+/// A matrix descriptor of a K-major operand (rows along M or N, contiguous in k; bytes have no
+/// other). Its rows come in groups of 8, `row_group_bytes` from group to group. With a swizzle the
+/// rows of a group are swizzle_bytes apart, and k_chunk_bytes is not used. Without one, a group is
+/// a series of 8 x 16-byte blocks, dense, `k_chunk_bytes` from one to the next along k. All are
+/// multiples of 16, below 2^18.
+///
+/// Of an N-major B (rows along k, contiguous in n: wgmma_m64k16) it is that of panels of
+/// swizzle_bytes a row, with the swizzle of 128 bytes: `row_group_bytes` from 8 rows of k to the
+/// next 8, `k_chunk_bytes` from panel to panel.
 GPU_FN constexpr std::uint64_t encode_matrix_descriptor(std::uint32_t shared_address,
                                                         std::uint32_t row_group_bytes,
                                                         std::uint32_t k_chunk_bytes,

@@ -6,7 +6,7 @@
 // t = lane % 4:
 //
 //   d[i]   row g + 8 (i / 2 % 2), column 8 (i / 4) + 2t + i % 2
-//   a[i]   row g + 8 (i % 2), columns 16 (i / 2) + 4t .. +3
+//   a[i]   row g + 8 (i % 2), columns 16 (i / 2) + 4t .. +3; of 16-bit elements 8 (i / 2) + 2t, +1
 //
 // Nothing may touch d, a or the shared memory behind a descriptor between the multiply and the
 // wait that covers it; on the host executor variables passed as a and d must also still exist
@@ -79,7 +79,8 @@ GPU_FN void wgmma_m64k32(float (&d)[kRegisters], std::uint64_t a_descriptor,
                .a_descriptor = a_descriptor,
                .b_descriptor = b_descriptor,
                .accumulate = accumulate,
-               .types = {.a_is_e5m2 = kA == Fp8::kE5M2, .b_is_e5m2 = kB == Fp8::kE5M2}},
+               .a_type = host::wgmma_type(kA),
+               .b_type = host::wgmma_type(kB)},
               loc);
 #endif
 }
@@ -100,7 +101,59 @@ GPU_FN void wgmma_m64k32(float (&d)[kRegisters], const std::uint32_t (&a)[4],
                .a_descriptor = 0,
                .b_descriptor = b_descriptor,
                .accumulate = accumulate,
-               .types = {.a_is_e5m2 = kA == Fp8::kE5M2, .b_is_e5m2 = kB == Fp8::kE5M2}},
+               .a_type = host::wgmma_type(kA),
+               .b_type = host::wgmma_type(kB)},
+              loc);
+#endif
+}
+
+/// wgmma.mma_async.sync.aligned.m64nNk32.s32.s8.s8 (PTX ISA, "wgmma.mma_async"; sm_90a), n = 2
+/// kRegisters, 8, 24 or a multiple of 16 up to 256: signed bytes, a and b in shared memory,
+/// K-major. Sums are modulo 2^32.
+template <int kRegisters>
+GPU_FN void wgmma_m64k32_int8(std::uint32_t (&d)[kRegisters], std::uint64_t a_descriptor,
+                              std::uint64_t b_descriptor, bool accumulate,
+                              [[maybe_unused]] Loc loc = GPU_LOC) {
+  static_assert(kRegisters == 4 || kRegisters == 12 || kRegisters % 8 == 0);
+  static_assert(kRegisters <= 128);
+#if GPU_ON_DEVICE
+  detail::Wgmma<2 * kRegisters>::template int8_in_shared<>(d, a_descriptor, b_descriptor,
+                                                           accumulate ? 1 : 0);
+#else
+  host::wgmma({.d = reinterpret_cast<float*>(d),
+               .n = 2 * kRegisters,
+               .a = nullptr,
+               .a_descriptor = a_descriptor,
+               .b_descriptor = b_descriptor,
+               .accumulate = accumulate,
+               .a_type = host::WgmmaType::kInt8,
+               .b_type = host::WgmmaType::kInt8},
+              loc);
+#endif
+}
+
+/// wgmma.mma_async.sync.aligned.m64nNk16.f32.{f16.f16, bf16.bf16} (PTX ISA, "wgmma.mma_async";
+/// sm_90a), n = 2 kRegisters: d (64 x n) = a (64 x 16) b (16 x n) [+ d], a in registers, in mma's
+/// layout of 16-bit elements; b in shared memory as rows of k, contiguous in n (N-major): panels of
+/// 64 columns with the swizzle of 128 bytes, shared_matrix.hpp.
+template <Float16 kType, int kRegisters>
+GPU_FN void wgmma_m64k16(float (&d)[kRegisters], const std::uint32_t (&a)[4],
+                         std::uint64_t b_descriptor, bool accumulate,
+                         [[maybe_unused]] Loc loc = GPU_LOC) {
+  static_assert(kRegisters % 4 == 0 && kRegisters <= 128);
+#if GPU_ON_DEVICE
+  detail::Wgmma<2 * kRegisters>::template b_by_rows<kType>(d, a, b_descriptor, accumulate ? 1 : 0);
+#else
+  constexpr auto kOperands =
+      kType == Float16::kHalf ? host::WgmmaType::kHalf : host::WgmmaType::kBFloat16;
+  host::wgmma({.d = d,
+               .n = 2 * kRegisters,
+               .a = a,
+               .a_descriptor = 0,
+               .b_descriptor = b_descriptor,
+               .accumulate = accumulate,
+               .a_type = kOperands,
+               .b_type = kOperands},
               loc);
 #endif
 }

@@ -6,8 +6,8 @@
 
 #include "gpu/mma.hpp"
 
-// GPU_LIST_<r>: "%0, ..., %<r - 1>". GPU_OUT_<r>: the constraints of d[0] to d[r - 1].
-#define GPU_OUT(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+// GPU_LIST_<r>: "%0, ..., %<r - 1>". GPU_OUT_<r>: the constraints C of d[0] to d[r - 1].
+#define GPU_OUT(C, i) C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3])
 
 #define GPU_LIST_4 "%0, %1, %2, %3"
 #define GPU_LIST_8 GPU_LIST_4 ", %4, %5, %6, %7"
@@ -41,51 +41,63 @@
 #define GPU_LIST_120 GPU_LIST_116 ", %116, %117, %118, %119"
 #define GPU_LIST_124 GPU_LIST_120 ", %120, %121, %122, %123"
 #define GPU_LIST_128 GPU_LIST_124 ", %124, %125, %126, %127"
-#define GPU_OUT_4 GPU_OUT(0)
-#define GPU_OUT_8 GPU_OUT_4, GPU_OUT(4)
-#define GPU_OUT_12 GPU_OUT_8, GPU_OUT(8)
-#define GPU_OUT_16 GPU_OUT_12, GPU_OUT(12)
-#define GPU_OUT_20 GPU_OUT_16, GPU_OUT(16)
-#define GPU_OUT_24 GPU_OUT_20, GPU_OUT(20)
-#define GPU_OUT_28 GPU_OUT_24, GPU_OUT(24)
-#define GPU_OUT_32 GPU_OUT_28, GPU_OUT(28)
-#define GPU_OUT_36 GPU_OUT_32, GPU_OUT(32)
-#define GPU_OUT_40 GPU_OUT_36, GPU_OUT(36)
-#define GPU_OUT_44 GPU_OUT_40, GPU_OUT(40)
-#define GPU_OUT_48 GPU_OUT_44, GPU_OUT(44)
-#define GPU_OUT_52 GPU_OUT_48, GPU_OUT(48)
-#define GPU_OUT_56 GPU_OUT_52, GPU_OUT(52)
-#define GPU_OUT_60 GPU_OUT_56, GPU_OUT(56)
-#define GPU_OUT_64 GPU_OUT_60, GPU_OUT(60)
-#define GPU_OUT_68 GPU_OUT_64, GPU_OUT(64)
-#define GPU_OUT_72 GPU_OUT_68, GPU_OUT(68)
-#define GPU_OUT_76 GPU_OUT_72, GPU_OUT(72)
-#define GPU_OUT_80 GPU_OUT_76, GPU_OUT(76)
-#define GPU_OUT_84 GPU_OUT_80, GPU_OUT(80)
-#define GPU_OUT_88 GPU_OUT_84, GPU_OUT(84)
-#define GPU_OUT_92 GPU_OUT_88, GPU_OUT(88)
-#define GPU_OUT_96 GPU_OUT_92, GPU_OUT(92)
-#define GPU_OUT_100 GPU_OUT_96, GPU_OUT(96)
-#define GPU_OUT_104 GPU_OUT_100, GPU_OUT(100)
-#define GPU_OUT_108 GPU_OUT_104, GPU_OUT(104)
-#define GPU_OUT_112 GPU_OUT_108, GPU_OUT(108)
-#define GPU_OUT_116 GPU_OUT_112, GPU_OUT(112)
-#define GPU_OUT_120 GPU_OUT_116, GPU_OUT(116)
-#define GPU_OUT_124 GPU_OUT_120, GPU_OUT(120)
-#define GPU_OUT_128 GPU_OUT_124, GPU_OUT(124)
+#define GPU_OUT_4(C) GPU_OUT(C, 0)
+#define GPU_OUT_8(C) GPU_OUT_4(C), GPU_OUT(C, 4)
+#define GPU_OUT_12(C) GPU_OUT_8(C), GPU_OUT(C, 8)
+#define GPU_OUT_16(C) GPU_OUT_12(C), GPU_OUT(C, 12)
+#define GPU_OUT_20(C) GPU_OUT_16(C), GPU_OUT(C, 16)
+#define GPU_OUT_24(C) GPU_OUT_20(C), GPU_OUT(C, 20)
+#define GPU_OUT_28(C) GPU_OUT_24(C), GPU_OUT(C, 24)
+#define GPU_OUT_32(C) GPU_OUT_28(C), GPU_OUT(C, 28)
+#define GPU_OUT_36(C) GPU_OUT_32(C), GPU_OUT(C, 32)
+#define GPU_OUT_40(C) GPU_OUT_36(C), GPU_OUT(C, 36)
+#define GPU_OUT_44(C) GPU_OUT_40(C), GPU_OUT(C, 40)
+#define GPU_OUT_48(C) GPU_OUT_44(C), GPU_OUT(C, 44)
+#define GPU_OUT_52(C) GPU_OUT_48(C), GPU_OUT(C, 48)
+#define GPU_OUT_56(C) GPU_OUT_52(C), GPU_OUT(C, 52)
+#define GPU_OUT_60(C) GPU_OUT_56(C), GPU_OUT(C, 56)
+#define GPU_OUT_64(C) GPU_OUT_60(C), GPU_OUT(C, 60)
+#define GPU_OUT_68(C) GPU_OUT_64(C), GPU_OUT(C, 64)
+#define GPU_OUT_72(C) GPU_OUT_68(C), GPU_OUT(C, 68)
+#define GPU_OUT_76(C) GPU_OUT_72(C), GPU_OUT(C, 72)
+#define GPU_OUT_80(C) GPU_OUT_76(C), GPU_OUT(C, 76)
+#define GPU_OUT_84(C) GPU_OUT_80(C), GPU_OUT(C, 80)
+#define GPU_OUT_88(C) GPU_OUT_84(C), GPU_OUT(C, 84)
+#define GPU_OUT_92(C) GPU_OUT_88(C), GPU_OUT(C, 88)
+#define GPU_OUT_96(C) GPU_OUT_92(C), GPU_OUT(C, 92)
+#define GPU_OUT_100(C) GPU_OUT_96(C), GPU_OUT(C, 96)
+#define GPU_OUT_104(C) GPU_OUT_100(C), GPU_OUT(C, 100)
+#define GPU_OUT_108(C) GPU_OUT_104(C), GPU_OUT(C, 104)
+#define GPU_OUT_112(C) GPU_OUT_108(C), GPU_OUT(C, 108)
+#define GPU_OUT_116(C) GPU_OUT_112(C), GPU_OUT(C, 112)
+#define GPU_OUT_120(C) GPU_OUT_116(C), GPU_OUT(C, 116)
+#define GPU_OUT_124(C) GPU_OUT_120(C), GPU_OUT(C, 120)
+#define GPU_OUT_128(C) GPU_OUT_124(C), GPU_OUT(C, 124)
 
 // One multiply of R = N / 2 registers. P0 and on are the operands behind them: the descriptors of A
 // and B and the predicate, or A's four registers, the descriptor of B and the predicate.
 #define GPU_WGMMA_SHARED(N, R, TYPES, P0, P1, P2)                                                  \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N \
                "k32.f32." TYPES " {" GPU_LIST_##R "}, " P0 ", " P1 ", p, 1, 1;\n}"                 \
-               : GPU_OUT_##R                                                                       \
+               : GPU_OUT_##R("+f")                                                                 \
                : "l"(a), "l"(b), "r"(accumulate))
 #define GPU_WGMMA_REGISTERS(N, R, TYPES, P0, P1, P2, P3, P4, P5)                                   \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N \
                "k32.f32." TYPES " {" GPU_LIST_##R "}, {" P0 ", " P1 ", " P2 ", " P3 "}, " P4       \
                                                   ", p, 1, 1;\n}"                                  \
-               : GPU_OUT_##R                                                                       \
+               : GPU_OUT_##R("+f")                                                                 \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate))
+
+#define GPU_WGMMA_INT8(N, R, P0, P1, P2)                                                           \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N \
+               "k32.s32.s8.s8 {" GPU_LIST_##R "}, " P0 ", " P1 ", p;\n}"                           \
+               : GPU_OUT_##R("+r")                                                                 \
+               : "l"(a), "l"(b), "r"(accumulate))
+#define GPU_WGMMA_FLOAT16(N, R, TYPES, P0, P1, P2, P3, P4, P5)                                     \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N \
+               "k16.f32." TYPES " {" GPU_LIST_##R "}, {" P0 ", " P1 ", " P2 ", " P3 "}, " P4       \
+                                                  ", p, 1, 1, 1;\n}"                               \
+               : GPU_OUT_##R("+f")                                                                 \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate))
 
 #define GPU_WGMMA_BY_TYPE(INSTRUCTION, N, R, ...)       \
@@ -111,6 +123,20 @@
     GPU_FN static void a_in_registers(float (&d)[R], const std::uint32_t (&a)[4], std::uint64_t b, \
                                       int accumulate) {                                            \
       GPU_WGMMA_BY_TYPE(GPU_WGMMA_REGISTERS, N, R, P0, P1, P2, P3, P4, P5)                         \
+    }                                                                                              \
+    template <int = 0>                                                                             \
+    GPU_FN static void int8_in_shared(std::uint32_t (&d)[R], std::uint64_t a, std::uint64_t b,     \
+                                      int accumulate) {                                            \
+      GPU_WGMMA_INT8(N, R, P0, P1, P2);                                                            \
+    }                                                                                              \
+    template <Float16 kType>                                                                       \
+    GPU_FN static void b_by_rows(float (&d)[R], const std::uint32_t (&a)[4], std::uint64_t b,      \
+                                 int accumulate) {                                                 \
+      if constexpr (kType == Float16::kHalf) {                                                     \
+        GPU_WGMMA_FLOAT16(N, R, "f16.f16", P0, P1, P2, P3, P4, P5);                                \
+      } else {                                                                                     \
+        GPU_WGMMA_FLOAT16(N, R, "bf16.bf16", P0, P1, P2, P3, P4, P5);                              \
+      }                                                                                            \
     }                                                                                              \
   };
 
@@ -161,5 +187,7 @@ GPU_WGMMA_SIZE(256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
 
 #undef GPU_WGMMA_SIZE
 #undef GPU_WGMMA_BY_TYPE
+#undef GPU_WGMMA_FLOAT16
+#undef GPU_WGMMA_INT8
 #undef GPU_WGMMA_REGISTERS
 #undef GPU_WGMMA_SHARED

@@ -65,6 +65,9 @@ enum class Primitive {
   kWgmmaSizes,
   kWgmmaSwizzles,
   kWgmmaTypes,
+  kWgmmaInt8,
+  kWgmmaHalf,
+  kWgmmaBFloat16,
   kElectOne,
   kSetmaxnreg,
 };
@@ -212,6 +215,11 @@ inline constexpr int kWgmmaSwizzlesN = 64;
 /// Columns along k with each swizzle: none, 32, 64 and 128 bytes.
 inline constexpr int kWgmmaSwizzlesK[] = {64, 32, 64, 128};
 inline constexpr int kWgmmaTypesN = 40;
+/// Of 16-bit elements: A (64 x kWgmma16BitK) and B (kWgmma16BitK, kWgmmaMaxN), in as many bytes.
+inline constexpr int kWgmma16BitK = kWgmmaK / 2;
+inline constexpr int kWgmma16BitStep = kWgmmaStep / 2;
+/// What sums of integers begin with: 1.5 * 2^23, so that they are mantissas of floats.
+inline constexpr std::uint32_t kWgmmaInt8Start = 0x4b400000;
 
 inline constexpr int kElectThreads = 128;
 inline constexpr int kElectRounds = 5;

@@ -385,6 +385,9 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kWgmmaSizes:
     case Primitive::kWgmmaSwizzles:
     case Primitive::kWgmmaTypes:
+    case Primitive::kWgmmaInt8:
+    case Primitive::kWgmmaHalf:
+    case Primitive::kWgmmaBFloat16:
     case Primitive::kElectOne:
     case Primitive::kSetmaxnreg: return launch_hopper(primitive, b, q);
   }

@@ -1,4 +1,4 @@
-// wgmma: exact on small integers, and bit-equal to the model of Hopper's tensor cores on others.
+// wgmma: exact on integers, and bit-equal to the model of Hopper's tensor cores on others.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -138,6 +138,85 @@ class Products {
   std::vector<float> result_;
 };
 
+/// Bytes, as the kernels take them.
+std::vector<std::uint32_t> int8_sums(const WgmmaCodes& codes) {
+  std::vector<std::uint32_t> result;
+  for (const int n : kWgmmaSizesN) {
+    for (const std::uint32_t start : {kWgmmaInt8Start, 0U}) {
+      for (const auto& row : codes.a) {
+        for (int col = 0; col < n; ++col) {
+          std::int32_t sum = 0;
+          for (int k = 0; k < kWgmmaK; ++k) {
+            sum += static_cast<std::int8_t>(row[k]) * static_cast<std::int8_t>(codes.b[col][k]);
+          }
+          result.push_back(start + static_cast<std::uint32_t>(sum));
+        }
+      }
+    }
+  }
+  return result;
+}
+
+struct Wgmma16BitCodes {
+  std::array<std::array<std::uint16_t, kWgmma16BitK>, kWgmmaM> a;
+  std::array<std::array<std::uint16_t, kWgmmaMaxN>, kWgmma16BitK> b;
+};
+
+template <class Draw>
+Wgmma16BitCodes draw_16_bit(Draw draw) {
+  Wgmma16BitCodes codes;
+  for (auto& row : codes.a) std::generate(row.begin(), row.end(), draw);
+  for (auto& row : codes.b) std::generate(row.begin(), row.end(), draw);
+  return codes;
+}
+
+/// x cut off towards zero to multiples of `unit`.
+double cut_off(double x, double unit) { return std::trunc(x / unit) * unit; }
+
+/// c + 16 products as Hopper's tensor cores add them (MMA-Sim): all addends cut off 25 bits below
+/// the largest exponent, their sum to fp32.
+double sum_16_bit(const Format& format, const Wgmma16BitCodes& codes, int row, int col, int first,
+                  double c) {
+  constexpr int kFractionBits = 25;
+  constexpr int kFloatBits = 23;
+  constexpr int kNone = -1000;
+  const auto exponent = [&](double x) { return std::max(1 - format.bias(), std::ilogb(x)); };
+  double products[kWgmma16BitStep];
+  int largest = c == 0 ? kNone : std::ilogb(c);
+  for (int i = 0; i < kWgmma16BitStep; ++i) {
+    const double a = decode(format, codes.a[row][first + i]);
+    const double b = decode(format, codes.b[first + i][col]);
+    products[i] = a * b;
+    if (products[i] != 0) largest = std::max(largest, exponent(a) + exponent(b));
+  }
+  if (largest == kNone) return 0;
+  const double unit = std::ldexp(1.0, largest - kFractionBits);
+  double sum = cut_off(c, unit);
+  for (const double product : products) sum += cut_off(product, unit);
+  return sum == 0 ? 0 : cut_off(sum, std::ldexp(1.0, std::ilogb(sum) - kFloatBits));
+}
+
+std::vector<float> sums_16_bit(const Format& format, const Wgmma16BitCodes& codes) {
+  std::vector<float> all;
+  for (int row = 0; row < kWgmmaM; ++row) {
+    for (int col = 0; col < kWgmmaMaxN; ++col) {
+      double sum = 0;
+      for (int k = 0; k < kWgmma16BitK; k += kWgmma16BitStep) {
+        sum = sum_16_bit(format, codes, row, col, k, sum);
+      }
+      all.push_back(static_cast<float>(sum));
+    }
+  }
+  std::vector<float> result;
+  for (const int n : kWgmmaSizesN) {
+    for (int row = 0; row < kWgmmaM; ++row) {
+      const auto first = all.begin() + row * kWgmmaMaxN;
+      result.insert(result.end(), first, first + n);
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 void add_wgmma_cases(std::vector<Case>& all) {
@@ -162,6 +241,30 @@ void add_wgmma_cases(std::vector<Case>& all) {
       make_case("wgmma_types_exact", Primitive::kWgmmaTypes, plain, exact().of_types(), 0));
   all.push_back(
       make_case("wgmma_types_wide", Primitive::kWgmmaTypes, wide, modelled().of_types(), 0));
+  const std::vector<WgmmaCodes> bytes = {
+      draw_codes([&] { return static_cast<std::uint8_t>(random.below(256)); })};
+  all.push_back(make_case("wgmma_int8", Primitive::kWgmmaInt8, bytes, int8_sums(bytes[0]), 0));
+  struct Type {
+    const char* name;
+    Primitive primitive;
+    Format format;
+    int exponents[2];  ///< of what is drawn
+  };
+  for (const Type& type :
+       {Type{"wgmma_half", Primitive::kWgmmaHalf, kHalf, {0, 22}},
+        Type{"wgmma_bfloat16", Primitive::kWgmmaBFloat16, kBFloat16, {110, 135}}}) {
+    const int bits = type.format.mantissa_bits;
+    const auto draw = [&] {
+      const auto exponent =
+          static_cast<unsigned>(type.exponents[0]) +
+          static_cast<unsigned>(random.below(type.exponents[1] - type.exponents[0]));
+      return static_cast<std::uint16_t>(random.below(2) << 15 | exponent << bits |
+                                        random.below(1U << bits));
+    };
+    const std::vector<Wgmma16BitCodes> drawn = {draw_16_bit(draw)};
+    all.push_back(
+        make_case(type.name, type.primitive, drawn, sums_16_bit(type.format, drawn[0]), 0));
+  }
   for (std::size_t i = first; i < all.size(); ++i) {
     all[i].min_sm_version = 90;
     all[i].only_sm_90a = true;

@@ -55,6 +55,18 @@ struct WgmmaTile {
   }
 };
 
+/// Row 0 or 1 of a lane's.
+GPU_FN int wgmma_row(int i) { return 16 * gpu::warp_idx() + gpu::lane_idx() / 4 + 8 * i; }
+
+/// d as (kWgmmaM, kN).
+template <int kN, class T>
+GPU_FN void write_wgmma(const T (&d)[kN / 2], T* out) {
+  for (int i = 0; i < kN / 2; ++i) {
+    const int col = 8 * (i / 4) + 2 * (gpu::lane_idx() % 4) + i % 2;
+    out[wgmma_row(i / 2 % 2) * kN + col] = d[i];
+  }
+}
+
 /// in: WgmmaInput. out: A B^T (kWgmmaM x kN) over the first kColumns columns, with A in shared
 /// memory, then with A in registers.
 template <int kN, int kColumns, gpu::Swizzle kSwizzle, gpu::Fp8 kA, gpu::Fp8 kB>
@@ -64,15 +76,6 @@ struct Wgmma : KernelBase<128, WgmmaShared> {
   static constexpr int kSteps = kColumns / kWgmmaStep;
   using Shared = WgmmaShared;
   using Tile = WgmmaTile<kColumns, kSwizzle>;
-
-  GPU_FN static int row(int i) { return 16 * gpu::warp_idx() + gpu::lane_idx() / 4 + 8 * i; }
-
-  GPU_FN static void write(const float (&d)[kN / 2], float* out) {
-    for (int i = 0; i < kN / 2; ++i) {
-      const int col = 8 * (i / 4) + 2 * (gpu::lane_idx() % 4) + i % 2;
-      out[row(i / 2 % 2) * kN + col] = d[i];
-    }
-  }
 
   GPU_FN static void run(const Buffers& p, Shared& sm) {
     const auto& in = *static_cast<const WgmmaInput*>(p.in);
@@ -94,7 +97,7 @@ struct Wgmma : KernelBase<128, WgmmaShared> {
     gpu::wgmma_commit();
     gpu::wgmma_wait<0>();
     gpu::pin_registers(d);
-    write(d, out);
+    write_wgmma<kN>(d, out);
 
     std::uint32_t a[kSteps][4];
 #pragma unroll
@@ -102,7 +105,7 @@ struct Wgmma : KernelBase<128, WgmmaShared> {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int k = kWgmmaStep * step + 16 * (i / 2) + 4 * (gpu::lane_idx() % 4);
-        a[step][i] = *reinterpret_cast<const std::uint32_t*>(&in.a[row(i % 2)][k]);
+        a[step][i] = *reinterpret_cast<const std::uint32_t*>(&in.a[wgmma_row(i % 2)][k]);
       }
     }
     gpu::wgmma_fence();
@@ -113,14 +116,124 @@ struct Wgmma : KernelBase<128, WgmmaShared> {
     gpu::wgmma_commit();
     gpu::wgmma_wait<0>();
     gpu::pin_registers(d);
-    write(d, out + kWgmmaM * kN);
+    write_wgmma<kN>(d, out + kWgmmaM * kN);
   }
 };
 
-/// Launches Wgmma<...>, its outputs behind each other.
+/// in: WgmmaInput, of signed bytes. out: kWgmmaInt8Start + A B^T (kWgmmaM x kN), then A B^T.
+template <int kN>
+struct WgmmaInt8 : KernelBase<128, WgmmaShared> {
+  static constexpr int kMinSmVersion = 90;
+  static constexpr bool kOnlySm90a = true;
+  using Shared = WgmmaShared;
+  using Tile = WgmmaTile<kWgmmaK, gpu::Swizzle::k128B>;
+
+  GPU_FN static void run(const Buffers& p, Shared& sm) {
+    const auto& in = *static_cast<const WgmmaInput*>(p.in);
+    Tile::fill(sm.a, in.a, kWgmmaM);
+    Tile::fill(sm.b, in.b, kN);
+    gpu::fence_proxy_async();
+    gpu::sync_block();
+    auto* out = static_cast<std::uint32_t*>(p.out);
+    std::uint32_t d[kN / 2];
+    for (int old = 1; old >= 0; --old, out += kWgmmaM * kN) {
+#pragma unroll
+      for (int i = 0; i < kN / 2; ++i) d[i] = kWgmmaInt8Start;
+      gpu::pin_registers(d);
+      gpu::wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < kWgmmaK / kWgmmaStep; ++step) {
+        gpu::wgmma_m64k32_int8(d, Tile::descriptor(sm.a, step), Tile::descriptor(sm.b, step),
+                               old > 0 || step > 0);
+      }
+      gpu::wgmma_commit();
+      gpu::wgmma_wait<0>();
+      gpu::pin_registers(d);
+      write_wgmma<kN>(d, out);
+    }
+  }
+};
+
+/// 16-bit elements: matrices in memory.
+struct Wgmma16BitInput {
+  std::uint16_t a[kWgmmaM][kWgmma16BitK];
+  std::uint16_t b[kWgmma16BitK][kWgmmaMaxN];
+};
+
+/// in: Wgmma16BitInput. out: A B (kWgmmaM x kN), A in registers, B as rows of k.
+template <int kN, gpu::Float16 kType>
+struct Wgmma16Bit : KernelBase<128, WgmmaShared> {
+  static constexpr int kMinSmVersion = 90;
+  static constexpr bool kOnlySm90a = true;
+  static constexpr int kSteps = kWgmma16BitK / kWgmma16BitStep;
+  static constexpr int kPanelColumns = 64;
+  static constexpr int kRowBytes = 128;
+  static constexpr int kPanelBytes = kWgmma16BitK * kRowBytes;
+  using Shared = WgmmaShared;
+
+  GPU_FN static void fill(unsigned char* tile, const Wgmma16BitInput& in) {
+    constexpr int kElements = 8;  // of 16 bytes
+    constexpr int kChunks = kWgmmaMaxN / kElements;
+    for (int i = gpu::thread_idx(); i < kWgmma16BitK * kChunks; i += 128) {
+      const int column = i % kChunks * kElements;
+      const auto linear =
+          static_cast<std::uint32_t>(i / kChunks * kRowBytes + column % kPanelColumns * 2);
+      *reinterpret_cast<uint4*>(tile + column / kPanelColumns * kPanelBytes +
+                                gpu::swizzled(linear, gpu::Swizzle::k128B)) =
+          *reinterpret_cast<const uint4*>(&in.b[i / kChunks][column]);
+    }
+  }
+
+  GPU_FN static void run(const Buffers& p, Shared& sm) {
+    const auto& in = *static_cast<const Wgmma16BitInput*>(p.in);
+    fill(sm.b, in);
+    std::uint32_t a[kSteps][4];
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int k = kWgmma16BitStep * step + 8 * (i / 2) + 2 * (gpu::lane_idx() % 4);
+        a[step][i] = *reinterpret_cast<const std::uint32_t*>(&in.a[wgmma_row(i % 2)][k]);
+      }
+    }
+    gpu::fence_proxy_async();
+    gpu::sync_block();
+    float d[kN / 2];
+#pragma unroll
+    for (int i = 0; i < kN / 2; ++i) d[i] = 1e6F;
+    gpu::pin_registers(d);
+    const std::uint64_t b =
+        gpu::matrix_descriptor(sm.b, 8 * kRowBytes, kPanelBytes, gpu::Swizzle::k128B);
+    gpu::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      gpu::wgmma_m64k16<kType>(
+          d, a[step], gpu::advance_descriptor(b, step * kWgmma16BitStep * kRowBytes), step > 0);
+    }
+    gpu::wgmma_commit();
+    gpu::wgmma_wait<0>();
+    gpu::pin_registers(d);
+    write_wgmma<kN>(d, static_cast<float*>(p.out));
+  }
+};
+
+/// Launches kernels, their outputs behind each other.
 class WgmmaLauncher {
  public:
   WgmmaLauncher(const Buffers& b, const gpu::Queue& q) : buffers_(b), queue_(q) {}
+
+  template <int kN>
+  void launch_int8() {
+    if (!status_.ok()) return;
+    keep(gpu::launch<WgmmaInt8<kN>>(dim3(1), buffers_, queue_));
+    buffers_.out = static_cast<std::uint32_t*>(buffers_.out) + 2 * kWgmmaM * kN;
+  }
+  template <int kN, gpu::Float16 kType>
+  void launch_16_bit() {
+    if (!status_.ok()) return;
+    keep(gpu::launch<Wgmma16Bit<kN, kType>>(dim3(1), buffers_, queue_));
+    buffers_.out = static_cast<float*>(buffers_.out) + kWgmmaM * kN;
+  }
 
   template <int kN, int kColumns, gpu::Swizzle kSwizzle, gpu::Fp8 kA = gpu::Fp8::kE4M3,
             gpu::Fp8 kB = gpu::Fp8::kE4M3>
@@ -141,8 +254,18 @@ class WgmmaLauncher {
 };
 
 template <int... kIndices>
-void launch_wgmma_sizes(WgmmaLauncher& launcher, std::integer_sequence<int, kIndices...>) {
-  (launcher.launch<kWgmmaSizesN[kIndices], kWgmmaK, gpu::Swizzle::k128B>(), ...);
+void launch_wgmma_sizes(Primitive primitive, WgmmaLauncher& launcher,
+                        std::integer_sequence<int, kIndices...>) {
+  using gpu::Float16;
+  if (primitive == Primitive::kWgmmaSizes) {
+    (launcher.launch<kWgmmaSizesN[kIndices], kWgmmaK, gpu::Swizzle::k128B>(), ...);
+  } else if (primitive == Primitive::kWgmmaInt8) {
+    (launcher.launch_int8<kWgmmaSizesN[kIndices]>(), ...);
+  } else if (primitive == Primitive::kWgmmaHalf) {
+    (launcher.launch_16_bit<kWgmmaSizesN[kIndices], Float16::kHalf>(), ...);
+  } else {
+    (launcher.launch_16_bit<kWgmmaSizesN[kIndices], Float16::kBFloat16>(), ...);
+  }
 }
 
 inline fp8_sdpa::Status launch_wgmma(Primitive primitive, const Buffers& b, const gpu::Queue& q) {
@@ -151,8 +274,11 @@ inline fp8_sdpa::Status launch_wgmma(Primitive primitive, const Buffers& b, cons
   WgmmaLauncher launcher(b, q);
   switch (primitive) {
     case Primitive::kWgmmaSizes:
+    case Primitive::kWgmmaInt8:
+    case Primitive::kWgmmaHalf:
+    case Primitive::kWgmmaBFloat16:
       launch_wgmma_sizes(
-          launcher,
+          primitive, launcher,
           std::make_integer_sequence<int, sizeof(kWgmmaSizesN) / sizeof(kWgmmaSizesN[0])>{});
       break;
     case Primitive::kWgmmaSwizzles:

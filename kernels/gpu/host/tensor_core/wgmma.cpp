@@ -33,8 +33,8 @@ const WgmmaOperands& operands_of(const Warp& warp, int lane) {
 /// Whether two lanes or warps are at the same multiply, registers apart.
 bool same_multiply(const WgmmaOperands& x, const WgmmaOperands& y) {
   return x.n == y.n && (x.a == nullptr) == (y.a == nullptr) && x.a_descriptor == y.a_descriptor &&
-         x.b_descriptor == y.b_descriptor && x.accumulate == y.accumulate &&
-         x.types.a_is_e5m2 == y.types.a_is_e5m2 && x.types.b_is_e5m2 == y.types.b_is_e5m2;
+         x.b_descriptor == y.b_descriptor && x.accumulate == y.accumulate && x.a_type == y.a_type &&
+         x.b_type == y.b_type;
 }
 
 /// Where lane `lane`'s register i of d is in (16, n).
@@ -125,7 +125,7 @@ class Issuer {
     if (operands_.a == nullptr) {
       const int first = me_.warp % kWarpsPerWarpgroup * kWgmmaRows;
       multiply.a = read_rows(block_, me_, operands_.a_descriptor, first, kWgmmaRows, "A");
-      a.decode(multiply.a.bytes.data(), operands_.types.a_is_e5m2);
+      a.decode(multiply.a.bytes.data(), operands_.a_type);
       return;
     }
     Chunk rows[kWgmmaRows * kChunksPerRow];
@@ -137,10 +137,10 @@ class Issuer {
       for (int i = 0; i < 4; ++i) {
         const int row = lane / 4 + 8 * (i % 2);
         const int k = 16 * (i / 2) + 4 * (lane % 4);
-        std::memcpy(bytes + row * kWgmmaDepth + k, words + i, sizeof *words);
+        std::memcpy(bytes + row * kWgmmaStepBytes + k, words + i, sizeof *words);
       }
     }
-    a.decode(rows, operands_.types.a_is_e5m2);
+    a.decode(rows, operands_.a_type);
     check_fence_of_a(multiply);
   }
 
@@ -164,8 +164,13 @@ class Issuer {
     const std::uint64_t index = log.next[mine]++ - log.first;
     if (index == log.multiplies.size()) {
       auto b = std::make_shared<MatrixB>();
-      b->rows = read_rows(block_, me_, operands_.b_descriptor, 0, operands_.n, "B");
-      b->decoded.decode(b->rows.bytes.data(), operands_.n, operands_.types.b_is_e5m2);
+      if (is_16_bit(operands_.b_type)) {
+        b->rows = read_n_major(block_, me_, operands_.b_descriptor, operands_.n);
+        b->decoded.decode_n_major(b->rows.bytes.data(), operands_.n, operands_.b_type);
+      } else {
+        b->rows = read_rows(block_, me_, operands_.b_descriptor, 0, operands_.n, "B");
+        b->decoded.decode(b->rows.bytes.data(), operands_.n, operands_.b_type);
+      }
       log.multiplies.push_back({operands_, me_.at.loc, std::move(b)});
       return log.multiplies.back().b;
     }

@@ -106,6 +106,8 @@ class WgmmaUnit {
 /// are inside, at rest, and known to the async proxy. `what` is A or B.
 SharedRows read_rows(Block& block, const Fiber& me, std::uint64_t descriptor, int first, int count,
                      const char* what);
+/// The same of B (16 x n) of 16-bit elements, N-major: its rows one after the other.
+SharedRows read_n_major(Block& block, const Fiber& me, std::uint64_t descriptor, int n);
 /// Whether they still hold what they held.
 bool unchanged(Block& block, const SharedRows& rows);
 
