@@ -40,11 +40,14 @@ class HiddenInputs {
   }
   template <class Visit>
   void visit_codes(const Tensor& t, int heads, std::int64_t seq, const Visit& visit) {
+    const int size = size_of(t.dtype);
     for (std::int64_t row = 0; row < problem_.batch * heads * seq; ++row) {
       auto* const first = static_cast<std::uint8_t*>(t.data) +
-                          row / (heads * seq) * t.stride_batch + row / seq % heads * t.stride_head +
-                          row % seq * t.stride_seq;
-      for (int dim = 0; dim < problem_.head_dim; ++dim) visit(first[dim * t.stride_dim]);
+                          size * (row / (heads * seq) * t.stride_batch +
+                                  row / seq % heads * t.stride_head + row % seq * t.stride_seq);
+      for (int dim = 0; dim < problem_.head_dim; ++dim) {
+        for (int byte = 0; byte < size; ++byte) visit(first[size * dim * t.stride_dim + byte]);
+      }
     }
   }
   template <class Visit>

@@ -16,6 +16,8 @@ import pathlib
 from house_floors import floor, write_floors
 
 ERRORS = {"d128_8k": 8.6e-3, "d64_4k": 1.5e-2}  # of FlashAttention-3's set, with the default options
+INT8 = "d128_8k"  # where precision="int8" is judged
+INT8_SHAPES = tuple(f"d{dim}_{keys}k{mask}" for dim in (64, 128) for keys in (8, 16) for mask in ("", "_causal"))
 
 
 def least(rows: list[dict], value) -> tuple[str, float]:
@@ -47,6 +49,9 @@ def floors_of(rows: list[dict]) -> list[dict]:
         )
         above = round(100 * (row["rmse_blocks_both"] / exact_of(row) - 1), 2)
         floors.append(floor(f"RMSE of {shape} above exact", above, "%", 1, 1, False))
+    floors.append(
+        floor(f"RMSE of {INT8} in int8", float(f"{by_name[INT8]['rmse_int8']:.3g}"), "RMSE", 5e-3, 2e-3, False)
+    )
     shape, speed = least(rows, lambda row: row["attention_heads_us"] / row["attention_us"])
     price = round(100 * (1 / speed - 1), 1)
     floors.append(floor(f"attention's price of block scales, largest: {shape}", price, "%", 1, 0, False))
@@ -56,6 +61,12 @@ def floors_of(rows: list[dict]) -> list[dict]:
         floors.append(
             floor(f"bf16 to bf16 over cuDNN's bf16, least: {shape}", ratio, "ratio", 1.3, 1.5, True)
         )
+        long = [row for row in timed if row["shape"] in INT8_SHAPES]
+        for name, what in (("attention_int8_us", "attention in int8"), ("int8_us", "bf16 to bf16 by int8")):
+            shape, ratio = least(long, lambda row, name=name: row["cudnn_bf16_us"] / row[name])
+            floors.append(
+                floor(f"{what} over cuDNN's bf16, 8k and 16k, least: {shape}", ratio, "ratio", 1.15, 1.3, True)
+            )
     return floors
 
 
@@ -67,7 +78,8 @@ def exact_of(row: dict) -> float:
 def table_of(rows: list[dict]) -> str:
     head = ["shape", "scales of a", "ours, us", "of heads", "cuDNN bf16, us", "cuDNN / ours",
             "attention alone, of blocks, us", "of heads", "RMSE: plain", "rotated", "smoothed", "both",
-            "exact, both", "of heads: plain", "both", "exact, both", "cuDNN bf16"]  # fmt: skip
+            "exact, both", "of heads: plain", "both", "exact, both", "cuDNN bf16", "int8, us",
+            "cuDNN / int8", "attention alone, int8, us", "cuDNN / that", "RMSE: int8"]  # fmt: skip
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for row in rows:
         cudnn = row.get("cudnn_bf16_us")
@@ -78,6 +90,9 @@ def table_of(rows: list[dict]) -> str:
         errors += [exact_of(row), row["rmse_plain"], row["rmse_both"], row["exact_both"]]
         cells += [f"{error:.3g}" for error in errors]
         cells.append(f"{row['rmse_cudnn_bf16']:.3g}" if cudnn else "-")
+        for name in ("int8_us", "attention_int8_us"):
+            cells += [f"{row[name]:.1f}", f"{cudnn / row[name]:.2f}" if cudnn else "-"]
+        cells.append(f"{row['rmse_int8']:.3g}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

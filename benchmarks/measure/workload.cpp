@@ -2,6 +2,9 @@
 
 #include <cmath>
 #include <utility>
+#include <vector>
+
+#include "reference/judge/harness.hpp"
 
 namespace fp8_sdpa::bench {
 namespace {
@@ -31,21 +34,22 @@ Result<void*> Workload::upload(const void* source, std::size_t bytes, const char
   return inputs_.back()->data();
 }
 
-Status Workload::upload_operand(const reference::QuantisedTensor& tensor, std::int64_t heads,
-                                std::int64_t seq, Tensor* view, const float** descales,
-                                const char* name) {
-  const auto codes = upload(tensor.codes.data(), tensor.codes.size(), name);
+Status Workload::upload_operand(const reference::QuantisedTensor& tensor, Dtype dtype,
+                                std::int64_t heads, std::int64_t seq, Tensor* view,
+                                const float** descales, const char* name) {
+  const std::vector<std::uint8_t> bytes = reference::value_bytes(tensor, dtype);
+  const auto codes = upload(bytes.data(), bytes.size(), name);
   if (!codes.ok()) return codes.status();
   const auto scales =
       upload(tensor.descales.data(), tensor.descales.size() * sizeof(float), "descales");
   if (!scales.ok()) return scales.status();
-  *view = contiguous(*codes, tensor.dtype, heads, seq, problem_.head_dim);
+  *view = contiguous(*codes, dtype, heads, seq, problem_.head_dim);
   *descales = static_cast<const float*>(*scales);
   return {};
 }
 
 Result<Workload> Workload::make(const reference::CaseData& data, const Device& device,
-                                Dtype output_type, std::optional<LseSum> lse) {
+                                Dtype output_type, std::optional<LseSum> lse, Dtype values) {
   const reference::Shape& shape = data.shape;
   Workload made;
   made.device_ = device;
@@ -53,10 +57,13 @@ Result<Workload> Workload::make(const reference::CaseData& data, const Device& d
   set_sizes(problem, shape);
   problem.softmax_scale = data.softmax_scale;
   Descales& scales = problem.descales;
-  for (Status status :
-       {made.upload_operand(data.q, shape.heads_q, shape.seq_q, &problem.q, &scales.q, "Q"),
-        made.upload_operand(data.k, shape.heads_kv, shape.seq_kv, &problem.k, &scales.k, "K"),
-        made.upload_operand(data.v, shape.heads_kv, shape.seq_kv, &problem.v, &scales.v, "V")}) {
+  const Dtype of_v = data.dtype == Dtype::kInt8 ? values : data.v.dtype;
+  for (Status status : {made.upload_operand(data.q, data.q.dtype, shape.heads_q, shape.seq_q,
+                                            &problem.q, &scales.q, "Q"),
+                        made.upload_operand(data.k, data.k.dtype, shape.heads_kv, shape.seq_kv,
+                                            &problem.k, &scales.k, "K"),
+                        made.upload_operand(data.v, of_v, shape.heads_kv, shape.seq_kv, &problem.v,
+                                            &scales.v, "V")}) {
     if (!status.ok()) return status;
   }
   auto output = reference::allocate(device, data.q.codes.size() * sizeof(std::uint16_t), "O");
@@ -122,6 +129,12 @@ Problem problem_of(const reference::Shape& shape, Dtype dtype) {
   problem.descales = {static_cast<const float*>(address(4)), static_cast<const float*>(address(5)),
                       static_cast<const float*>(address(6))};
   problem.softmax_scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  return problem;
+}
+
+Problem problem_of(const reference::Shape& shape, const Variant& variant) {
+  Problem problem = problem_of(shape, variant.codes());
+  problem.v.dtype = variant.values();
   return problem;
 }
 

@@ -18,9 +18,10 @@ namespace fp8_sdpa::bench {
 class Workload {
  public:
   /// Copies the case's codes and descales to the device; O is half or bf16. With `lse` the problem
-  /// asks for one, of that sum.
+  /// asks for one, of that sum. Beside signed bytes V is of `values`, half or bf16.
   static Result<Workload> make(const reference::CaseData& data, const Device& device,
-                               Dtype output = Dtype::kHalf, std::optional<LseSum> lse = {});
+                               Dtype output = Dtype::kHalf, std::optional<LseSum> lse = {},
+                               Dtype values = Dtype::kHalf);
 
   const Problem& problem() const { return problem_; }
   const Device& device() const { return device_; }
@@ -41,7 +42,7 @@ class Workload {
 
  private:
   Result<void*> upload(const void* source, std::size_t bytes, const char* name);
-  Status upload_operand(const reference::QuantisedTensor& tensor, std::int64_t heads,
+  Status upload_operand(const reference::QuantisedTensor& tensor, Dtype dtype, std::int64_t heads,
                         std::int64_t seq, Tensor* view, const float** descales, const char* name);
 
   Problem problem_;
@@ -53,5 +54,7 @@ class Workload {
 
 /// A problem of these sizes that points at no memory: for Variant::supports(), which reads none.
 Problem problem_of(const reference::Shape& shape, Dtype dtype);
+/// The same of the formats that a variant takes.
+Problem problem_of(const reference::Shape& shape, const Variant& variant);
 
 }  // namespace fp8_sdpa::bench

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "benchmarks/peers/peer.hpp"
+#include "reference/judge/budget.hpp"
 #include "reference/judge/harness.hpp"
 
 namespace fp8_sdpa::bench {
@@ -45,7 +46,7 @@ std::vector<reference::GateResult> lse_gates(const std::vector<float>& lse,
 }  // namespace
 
 Formats formats_of(const Variant& variant, Dtype output) {
-  return {variant.fp8_p ? reference::Weights::kE4M3 : reference::Weights::kHalf, output};
+  return {reference::model_of(variant.weights, output).weights, output};
 }
 
 Result<JudgedRun> run_and_judge(const Workload& workload, const Plan& plan,

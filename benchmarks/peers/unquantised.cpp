@@ -39,6 +39,7 @@ constexpr Options kOptions[] = {{"plain", false, false},
                                 {"rotate", true, false},
                                 {"smooth", false, true},
                                 {"both", true, true}};
+constexpr Options kBoth = kOptions[3];
 constexpr Granularity kGranularities[] = {Granularity::kHead, Granularity::kBlock};
 /// "both" or "blocks_both".
 std::string name_of(Granularity granularity, const char* options) {
@@ -131,6 +132,10 @@ class Contest {
         if (Status s = compare(name_of(granularity, options.name)); !s.ok()) return s;
       }
     }
+    auto int8 = prepare(kBoth, Granularity::kHead, Precision::kInt8);
+    if (!int8.ok()) return int8.status();
+    if (Status s = once(*int8); !s.ok()) return s;
+    if (Status s = compare("int8"); !s.ok()) return s;
     auto cudnn = CudnnGraph::make(problem_.attention, device_, /*as_bf16=*/true);
     if (!cudnn.ok()) {
       row_["cudnn_bf16"] = cudnn.status().message();
@@ -149,9 +154,11 @@ class Contest {
   }
 
   /// The call with these options, its workspace kept.
-  Result<Launch> prepare(const Options& options, Granularity granularity) {
+  Result<Launch> prepare(const Options& options, Granularity granularity,
+                         Precision precision = Precision::kFp8) {
     UnquantisedProblem problem = problem_;
     problem.granularity = granularity;
+    problem.precision = precision;
     problem.rotate = options.rotate;
     problem.smooth = options.smooth;
     auto made = plan(problem, device_);
@@ -169,8 +176,8 @@ class Contest {
   }
 
   /// Of a tensor of the problem.
-  Quantisation quantisation(const Tensor& from, void* codes, float* descales,
-                            int block_rows = 0) const {
+  Quantisation quantisation(const Tensor& from, void* codes, float* descales, int block_rows = 0,
+                            Dtype format = Dtype::kE4M3) const {
     Quantisation q;
     q.batch = shape_.batch;
     q.heads = shape_.heads_q;
@@ -178,7 +185,7 @@ class Contest {
     q.head_dim = shape_.head_dim;
     q.from = q.codes = from;
     q.codes.data = codes;
-    q.codes.dtype = Dtype::kE4M3;
+    q.codes.dtype = format;
     q.descales = descales;
     q.block_rows = block_rows;
     return q;
@@ -195,8 +202,9 @@ class Contest {
     });
   }
 
-  /// Attention on codes of the problem's tensors.
-  Result<Launch> prepare_attention(Granularity granularity) {
+  /// Attention on codes of the problem's tensors, with Precision::kInt8 on V itself.
+  Result<Launch> prepare_attention(Granularity granularity, Precision precision = Precision::kFp8) {
+    const bool int8 = precision == Precision::kInt8;
     Problem codes = problem_.attention;
     const std::int64_t heads = std::int64_t{codes.batch} * codes.heads_q;
     auto bytes = buffer(values_.q.size() * 3, "codes");
@@ -213,9 +221,12 @@ class Contest {
     auto* scale = static_cast<float*>((*scales)->data());
     codes.descales = {scale, scale + of_q, scale + of_q + of_kv, granularity};
     const bool blocks = granularity == Granularity::kBlock;
+    if (int8) codes.descales.v = nullptr;
     for (Tensor* tensor : {&codes.q, &codes.k, &codes.v}) {
+      if (int8 && tensor == &codes.v) continue;
       const int rows = tensor == &codes.q ? kQueriesOfBlock : kKeysOfBlock;
-      const Quantisation q = quantisation(*tensor, next, scale, blocks ? rows : 0);
+      const Quantisation q =
+          quantisation(*tensor, next, scale, blocks ? rows : 0, int8 ? Dtype::kInt8 : Dtype::kE4M3);
       auto quantised = prepare(q);
       if (!quantised.ok()) return quantised.status();
       if (Status s = (*quantised)(nullptr); !s.ok()) return s;
@@ -239,7 +250,7 @@ class Contest {
     std::vector<std::string> names;
     for (const Granularity granularity : kGranularities) {
       const bool blocks = granularity == Granularity::kBlock;
-      auto ours = prepare(kOptions[3], granularity);
+      auto ours = prepare(kBoth, granularity);
       auto attention = prepare_attention(granularity);
       for (auto* made : {&ours, &attention}) {
         if (!made->ok()) return made->status();
@@ -247,6 +258,13 @@ class Contest {
         names.emplace_back(made == &ours ? (blocks ? "ours_us" : "ours_heads_us")
                                          : (blocks ? "attention_us" : "attention_heads_us"));
       }
+    }
+    auto int8 = prepare(kBoth, Granularity::kHead, Precision::kInt8);
+    auto int8_attention = prepare_attention(Granularity::kHead, Precision::kInt8);
+    for (auto* made : {&int8, &int8_attention}) {
+      if (!made->ok()) return made->status();
+      launches.push_back(std::move(**made));
+      names.emplace_back(made == &int8 ? "int8_us" : "attention_int8_us");
     }
     if (cudnn_ != nullptr) {
       launches.emplace_back([&](CUstream_st* stream) { return cudnn_->launch(stream); });

@@ -181,7 +181,7 @@ template <class Use>
 void for_each_pair(const std::vector<Shape>& shapes, const Device& device, const Use& use) {
   for (const Shape& shape : shapes) {
     for (const Variant& variant : variants()) {
-      const Status served = variant.supports(problem_of(shape, Dtype::kE4M3), device);
+      const Status served = variant.supports(problem_of(shape, variant), device);
       if (served.ok()) {
         use(variant, shape);
       } else {

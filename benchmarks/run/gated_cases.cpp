@@ -20,11 +20,14 @@ Status GatedLaunch::check_fresh_run() const { return compare_bits(workload->run(
 
 Status GatedLaunch::check_output() const { return compare_bits(workload->output(), judged); }
 
-Status GatedCases::load(const reference::Shape& shape) {
-  if (data_ != nullptr && data_->shape.name == shape.name) return {};
+Status GatedCases::load(const reference::Shape& shape, const Variant& variant) {
+  const bool is_there = data_ != nullptr && data_->shape.name == shape.name &&
+                        data_->dtype == variant.codes() && values_ == variant.values();
+  if (is_there) return {};
   if (Status s = check_host_memory(shape); !s.ok()) return s;
-  data_ = reference::make_case(shape, config_.seeds.front());
-  auto workload = Workload::make(*data_, device_);
+  data_ = reference::make_case(shape, config_.seeds.front(), variant.codes());
+  values_ = variant.values();
+  auto workload = Workload::make(*data_, device_, Dtype::kHalf, {}, values_);
   if (!workload.ok()) {
     data_ = nullptr;
     return workload.status();
@@ -45,7 +48,7 @@ GatedCases::Verdict GatedCases::judge(const Variant& variant) const {
 }
 
 Result<GatedLaunch> GatedCases::launch(const Variant& variant, const reference::Shape& shape) {
-  if (Status status = load(shape); !status.ok()) {
+  if (Status status = load(shape, variant); !status.ok()) {
     any_failed_ = true;
     return status;
   }

@@ -49,13 +49,14 @@ class GatedCases {
     std::vector<std::uint16_t> output;
   };
 
-  Status load(const reference::Shape& shape);
+  Status load(const reference::Shape& shape, const Variant& variant);
   Verdict judge(const Variant& variant) const;
 
   reference::Config config_;
   Device device_;
-  // The tensors of one shape at a time.
+  // The tensors of one shape, and of one variant's formats, at a time.
   std::shared_ptr<const reference::CaseData> data_;
+  Dtype values_ = Dtype::kE4M3;  ///< V's
   std::shared_ptr<const Workload> workload_;
   std::map<std::pair<std::string, std::string>, Verdict> verdicts_;
   bool any_failed_ = false;

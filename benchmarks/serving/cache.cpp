@@ -45,7 +45,7 @@ std::vector<std::uint8_t> draw_codes(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
   std::vector<std::uint8_t> codes(kCodes);
-  for (auto& code : codes) code = reference::encode_fp8(normal(random), Dtype::kE4M3);
+  for (auto& code : codes) code = reference::encode_code(normal(random), Dtype::kE4M3);
   return codes;
 }
 

@@ -30,7 +30,7 @@ struct ServingRow {
 inline constexpr double kHalfWeightsError = 0x1p-9 + 0x1p-11;
 inline constexpr double kFp8WeightsError = 0x1p-9 + 0x1p-4 + 0x1p-6;
 inline double most_error(const Variant& variant) {
-  return variant.fp8_p ? kFp8WeightsError : kHalfWeightsError;
+  return variant.fp8_p() ? kFp8WeightsError : kHalfWeightsError;
 }
 
 /// Judges, then times. A peer that declines, or whose output fails, is left out.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "attention/sequences.hpp"
 #include "dispatch/check_tensor.hpp"
@@ -86,18 +87,27 @@ Status check_ragged(const Problem& p) {
   return {};
 }
 
-Status check_dtype(const View& view, bool is_output) {
+/// What a tensor is to the problem.
+enum class Is : std::uint8_t { kOutput, kQueryOrKey, kValue, kValueOfInt8 };
+
+Status check_dtype(const View& view, Is is) {
   const Dtype dtype = view.tensor->dtype;
-  const bool is_right = is_output ? dtype == Dtype::kHalf || dtype == Dtype::kBFloat16
-                                  : dtype == Dtype::kE4M3 || dtype == Dtype::kE5M2;
+  const bool is_16_bit = dtype == Dtype::kHalf || dtype == Dtype::kBFloat16;
+  const bool is_right = is == Is::kOutput || is == Is::kValueOfInt8 ? is_16_bit
+                        : is == Is::kValue                          ? is_fp8(dtype)
+                                           : is_fp8(dtype) || dtype == Dtype::kInt8;
   if (is_right) return {};
+  const char* const expected = is == Is::kOutput        ? "half or bf16"
+                               : is == Is::kValueOfInt8 ? "half or bf16 where q is int8"
+                               : is == Is::kValue       ? "e4m3 or e5m2"
+                                                        : "e4m3, e5m2 or int8";
   return invalid_argument(field(view, "dtype") + " is " + name_of(dtype) + "; it must be " +
-                          (is_output ? "half or bf16" : "e4m3 or e5m2"));
+                          expected);
 }
 
-Status check_view(const View& view, bool is_output) {
+Status check_view(const View& view, Is is) {
   if (Status s = check_data(view); !s.ok()) return s;
-  if (Status s = check_dtype(view, is_output); !s.ok()) return s;
+  if (Status s = check_dtype(view, is); !s.ok()) return s;
   return check_strides(view);
 }
 
@@ -127,7 +137,7 @@ Status check_overlap(const Problem& p, const View& output, const std::array<View
        {"v", bytes_of(inputs[2])},
        {"descales.q", words_of(p.descales.q, q_heads * of_head(p.seq_q, kQueriesOfBlock))},
        {"descales.k", words_of(p.descales.k, kv_heads * of_head(p.seq_kv, kKeysOfBlock))},
-       {"descales.v", words_of(p.descales.v, kv_heads * of_head(p.seq_kv, kKeysOfBlock))},
+       {"descales.v", optional(p.descales.v, kv_heads * of_head(p.seq_kv, kKeysOfBlock))},
        {"ragged.cu_seqlens_q", optional(p.ragged.cu_seqlens_q, offsets)},
        {"ragged.cu_seqlens_kv", optional(p.ragged.cu_seqlens_kv, offsets)},
        {"ragged.seqused_kv", optional(p.ragged.seqused_kv, size(p.batch))},
@@ -168,15 +178,23 @@ Status check_problem(const Problem& p) {
       {"k", &p.k, {kv_rows.batch, p.heads_kv, kv_rows.seq, p.head_dim}},
       {"v", &p.v, {kv_rows.batch, p.heads_kv, kv_rows.seq, p.head_dim}, /*may_be_transposed=*/true},
   }};
-  for (const View& input : inputs) {
-    if (Status s = check_view(input, /*is_output=*/false); !s.ok()) return s;
+  const bool int8 = p.q.dtype == Dtype::kInt8;
+  const std::array<Is, 3> are = {Is::kQueryOrKey, Is::kQueryOrKey,
+                                 int8 ? Is::kValueOfInt8 : Is::kValue};
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (Status s = check_view(inputs[i], are[i]); !s.ok()) return s;
   }
-  if (Status s = check_view(output, /*is_output=*/true); !s.ok()) return s;
+  if (int8 != (p.k.dtype == Dtype::kInt8)) {
+    return invalid_argument("q.dtype is " + std::string(name_of(p.q.dtype)) + " and k.dtype " +
+                            name_of(p.k.dtype) + "; both are int8, or neither");
+  }
+  if (Status s = check_view(output, Is::kOutput); !s.ok()) return s;
   if (Status s = check_output_is_dense(output); !s.ok()) return s;
   constexpr std::uintptr_t kFloatAlignment = alignof(float);
   for (const auto& [name, pointer] :
        {std::pair{"descales.q", p.descales.q}, std::pair{"descales.k", p.descales.k},
         std::pair{"descales.v", p.descales.v}}) {
+    if (int8 && pointer == nullptr && name == std::string_view("descales.v")) continue;
     if (Status s = check_pointer(name, pointer, kFloatAlignment); !s.ok()) return s;
   }
   if (p.lse != nullptr) {

@@ -21,7 +21,9 @@ std::string rounded(double us) {
   return text.data();
 }
 
-std::string_view multiplies_with(Family family, int sm_version) {
+std::string_view multiplies_with(const Variant& variant, int sm_version) {
+  const Family family = variant.family;
+  if (variant.int8) return "8-bit integer tensor cores (wgmma), and 16-bit ones for P V";
   if (family == Family::kSm90) return "FP8 tensor cores (wgmma)";
   if (family == Family::kSm89) {
     return sm_version >= kWgmmaSmVersion
@@ -42,7 +44,7 @@ std::string Plan::explain() const {
   text += device_.backend == Backend::kHost
               ? " played on the CPU by the host executor: right, and slow\n"
               : ", " + std::to_string(device_.sm_count) + " multiprocessors\n";
-  text += "multiplies on: " + std::string(multiplies_with(variant_->family, device_.sm_version));
+  text += "multiplies on: " + std::string(multiplies_with(*variant_, device_.sm_version));
   text += "\nworkspace: " + std::to_string(workspace_bytes()) + " bytes\n";
 
   std::string others;

@@ -62,9 +62,13 @@ Status check_dtypes(const Quantisation& q) {
     return invalid_argument(std::string("from.dtype is ") + name_of(from) +
                             "; it must be bf16, half or float");
   }
-  if (q.codes.dtype != Dtype::kE4M3 && q.codes.dtype != Dtype::kE5M2) {
+  if (!is_fp8(q.codes.dtype) && q.codes.dtype != Dtype::kInt8) {
     return invalid_argument(std::string("codes.dtype is ") + name_of(q.codes.dtype) +
-                            "; it must be e4m3 or e5m2");
+                            "; it must be e4m3, e5m2 or int8");
+  }
+  if (q.codes.dtype == Dtype::kInt8 && q.block_rows != 0) {
+    return unsupported("block_rows is " + std::to_string(q.block_rows) +
+                       "; codes in int8 have a descale a head");
   }
   return {};
 }

@@ -46,6 +46,7 @@ class Layout {
 /// it.
 struct Steps {
   Quantisation q, k, v;
+  bool quantises_v;  ///< else attention takes it as it is
   Problem attention;
   bool at_once;          ///< Q, K and V by one launch
   std::byte* workspace;  ///< of one step at a time
@@ -63,7 +64,8 @@ Steps steps_of(const UnquantisedProblem& problem, Granularity granularity, const
                void* base) {
   const Problem& p = problem.attention;
   const bool blocks = granularity == Granularity::kBlock;
-  const bool at_once = blocks || heads_are_blocks(p, device);
+  const bool int8 = problem.precision == Precision::kInt8;
+  const bool at_once = !int8 && (blocks || heads_are_blocks(p, device));
   Layout layout(base);
   const auto quantisation = [&](const Tensor& from, int heads, std::int64_t seq, int block_rows) {
     Quantisation q;
@@ -74,7 +76,7 @@ Steps steps_of(const UnquantisedProblem& problem, Granularity granularity, const
     q.from = from;
     const std::int64_t head = seq * p.head_dim;
     q.codes = {layout.take<std::uint8_t>(std::int64_t{p.batch} * heads * head),
-               Dtype::kE4M3,
+               int8 ? Dtype::kInt8 : Dtype::kE4M3,
                heads * head,
                head,
                p.head_dim,
@@ -86,7 +88,8 @@ Steps steps_of(const UnquantisedProblem& problem, Granularity granularity, const
   };
   Steps steps{quantisation(p.q, p.heads_q, p.seq_q, kQueriesOfBlock),
               quantisation(p.k, p.heads_kv, p.seq_kv, kKeysOfBlock),
-              quantisation(p.v, p.heads_kv, p.seq_kv, kKeysOfBlock),
+              int8 ? Quantisation{} : quantisation(p.v, p.heads_kv, p.seq_kv, kKeysOfBlock),
+              !int8,
               p,
               at_once,
               nullptr};
@@ -105,7 +108,7 @@ Steps steps_of(const UnquantisedProblem& problem, Granularity granularity, const
   }
   steps.attention.q = steps.q.codes;
   steps.attention.k = steps.k.codes;
-  steps.attention.v = steps.v.codes;
+  if (steps.quantises_v) steps.attention.v = steps.v.codes;
   steps.attention.descales = {steps.q.descales, steps.k.descales, steps.v.descales, granularity};
   steps.workspace = reinterpret_cast<std::byte*>(layout.end());
   return steps;
@@ -130,10 +133,23 @@ Status check_shape(const Problem& p) {
   return {};
 }
 
+Status check_precision(const UnquantisedProblem& problem) {
+  const Dtype v = problem.attention.v.dtype;
+  if (problem.precision == Precision::kFp8) return {};
+  if (problem.precision != Precision::kInt8) {
+    return invalid_argument("precision is " + std::to_string(static_cast<int>(problem.precision)) +
+                            "; it must be fp8 or int8");
+  }
+  if (v == Dtype::kHalf || v == Dtype::kBFloat16) return {};
+  return invalid_argument(std::string("v.dtype is ") + name_of(v) +
+                          "; with precision int8 it must be half or bf16");
+}
+
 /// What they need: at once together, else the most that one of them does.
 Result<std::size_t> workspace_of_quantisations(const Steps& steps, const Device& device) {
   std::size_t most = 0;
   for (const auto& [name, step] : {std::pair{"q", &steps.q}, {"k", &steps.k}, {"v", &steps.v}}) {
+    if (step == &steps.v && !steps.quantises_v) continue;
     Quantisation quantisation = *step;
     // Dot products with a mean that only the launch of all three knows.
     if (quantisation.dot_with == nullptr) quantisation.dots = nullptr;
@@ -172,7 +188,8 @@ Result<Plan> plan_attention(const UnquantisedProblem& problem, const Device& dev
   const Problem& p = problem.attention;
   void* const nowhere = reinterpret_cast<void*>(detail::kNowhere);
   const Steps heads = steps_of(problem, Granularity::kHead, device, nowhere);
-  if (problem.granularity == Granularity::kBlock && have_one_dtype(p)) {
+  if (problem.granularity == Granularity::kBlock && problem.precision == Precision::kFp8 &&
+      have_one_dtype(p)) {
     const Steps blocks = steps_of(problem, Granularity::kBlock, device, nowhere);
     Result<Plan> made = plan(blocks.attention, device, variant, options);
     const bool asked = variant != nullptr || options.batch_invariant;
@@ -194,6 +211,7 @@ Status quantise_at_once(const Steps& steps, const gpu::Queue& queue) {
 template <Backend kBackend>
 Status quantise_heads(const Steps& steps, const Device& device, const gpu::Queue& queue) {
   for (const Quantisation* quantisation : {&steps.k, &steps.q, &steps.v}) {
+    if (quantisation == &steps.v && !steps.quantises_v) continue;
     const Status launched =
         quantiser::launch<kBackend>(*quantisation, device, steps.workspace, queue);
     if (!launched.ok()) return launched;
@@ -234,6 +252,7 @@ Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& de
         "lengths: quantise into the cache, and plan attention on it");
   }
   if (Status s = check_shape(problem.attention); !s.ok()) return s;
+  if (Status s = check_precision(problem); !s.ok()) return s;
   void* const nowhere = reinterpret_cast<void*>(detail::kNowhere);
   const Result<std::size_t> of_heads =
       workspace_of_quantisations(steps_of(problem, Granularity::kHead, device, nowhere), device);
@@ -256,6 +275,7 @@ Status rebind(UnquantisedPlan& plan, const UnquantisedProblem& problem) {
   before.descales = problem.attention.descales;  // which nobody looks at
   if (plan.problem_.rotate != problem.rotate || plan.problem_.smooth != problem.smooth ||
       plan.problem_.granularity != problem.granularity ||
+      plan.problem_.precision != problem.precision ||
       !detail::are_alike(before, problem.attention)) {
     return invalid_argument(
         "the problem differs from the plan's in more than addresses, softmax_scale and seed: "

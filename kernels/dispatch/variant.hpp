@@ -63,7 +63,14 @@ struct Variant {
   Toggles toggles;
   Resources resources;
   const detail::VariantImpl* impl;
-  bool fp8_p = false;  ///< rounds P to FP8, so that its own error is judged by a gate of its own
+  Dtype weights = Dtype::kHalf;  ///< what P is rounded to: its own error is judged by that
+  /// It takes Q and K as signed bytes, and V in the format of `weights`; else all three in FP8.
+  bool int8 = false;
+
+  bool fp8_p() const { return is_fp8(weights); }
+  /// The formats of Q and K, and of V, that every variant of its kind takes.
+  Dtype codes() const { return int8 ? Dtype::kInt8 : Dtype::kE4M3; }
+  Dtype values() const { return int8 ? weights : Dtype::kE4M3; }
 
   /// Whether this variant can compute `problem` on `device`; if not, why: kInvalidArgument for a
   /// problem that contradicts itself, kUnsupported for a valid one. Pure host code: touches no

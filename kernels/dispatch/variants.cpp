@@ -131,6 +131,15 @@ constexpr Resources sm90_resources(std::string_view variant, int head_dim = 0) {
   return most;
 }
 
+/// What its kernels round P to: the same of all.
+constexpr Dtype sm90_weights(std::string_view variant) {
+  for (const sm90::TileShape& shape : sm90::kTileShapes) {
+    if (shape.variant != variant || !shape.config.int8()) continue;
+    return shape.config.formats == sm90::Formats::kInt8Half ? Dtype::kHalf : Dtype::kBFloat16;
+  }
+  return Dtype::kE4M3;
+}
+
 #define FP8_SDPA_SM90_VARIANT(NAME, SUMMARY) \
   constexpr char kName_##NAME[] = #NAME;     \
   constexpr detail::VariantImpl k_##NAME = Sm90Variant<kName_##NAME>::impl();
@@ -206,7 +215,7 @@ constexpr Variant kVariants[] = {
      .resources = resources_of<sm89::Kernel<sm89::tag::sm89_mma, Dtype::kE4M3, 1>>(groups::kTileM,
                                                                                    groups::kTileN),
      .impl = &k_sm89_mma,
-     .fp8_p = true},
+     .weights = Dtype::kE4M3},
 #define FP8_SDPA_SM90_VARIANT(NAME, SUMMARY) \
   {.name = #NAME,                            \
    .summary = SUMMARY,                       \
@@ -214,7 +223,8 @@ constexpr Variant kVariants[] = {
    .toggles = {},                            \
    .resources = sm90_resources(#NAME),       \
    .impl = &k_##NAME,                        \
-   .fp8_p = true},
+   .weights = sm90_weights(#NAME),           \
+   .int8 = !is_fp8(sm90_weights(#NAME))},
 #include "sm90/variants.def"
 #undef FP8_SDPA_SM90_VARIANT
     {.name = "decode_split_kv",

@@ -215,5 +215,14 @@ GPU_FN std::uint32_t half4_to_e4m3x4(std::uint32_t low, std::uint32_t high) {
 /// cvt.rn.bf16.f32: round to nearest even.
 GPU_FN __nv_bfloat16 float_to_bfloat16(float x) { return __float2bfloat16_rn(x); }
 
+/// cvt.rn.bf16x2.f32 (sm_80 and newer): round to nearest even, `low` into .x.
+GPU_FN __nv_bfloat162 float2_to_bfloat162(float low, float high) {
+#if GPU_ON_DEVICE
+  return __floats2bfloat162_rn(low, high);
+#else
+  return __nv_bfloat162(__float2bfloat16_rn(low), __float2bfloat16_rn(high));
+#endif
+}
+
 }  // namespace GPU_BACKEND
 }  // namespace gpu

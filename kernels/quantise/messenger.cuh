@@ -61,8 +61,7 @@ struct Messenger {
     most &= ~kTold;
     float amax;
     memcpy(&amax, &most, sizeof amax);
-    const float quotient =
-        gpu::divide(amax * factor<kDim>(p), p.e5m2 ? kLargestE5M2 : kLargestE4M3);
+    const float quotient = gpu::divide(amax * factor<kDim>(p), p.largest);
     return quotient < kLeastDescale ? 1.0F : quotient;
   }
 

@@ -112,7 +112,8 @@ Params params_of_tensors(const Quantisation& q) {
   p.heads = attention::divisor(q.heads);
   p.all_heads = q.batch * q.heads;
   p.finds_amax = !q.static_descales;
-  p.e5m2 = q.codes.dtype == Dtype::kE5M2;
+  p.format = q.codes.dtype;
+  p.largest = largest_code(q.codes.dtype);
   p.rotate = q.rotate;
   p.smooth = q.smooth;
   std::uint64_t word = q.seed;

@@ -36,9 +36,10 @@ inline constexpr int kAhead = 2;
 /// Tiles whose sums are added up together.
 inline constexpr int kGroup = 16;
 inline constexpr int kMaxHeadDim = 256;
-/// The largest finite codes.
-inline constexpr float kLargestE4M3 = 448.0F;
-inline constexpr float kLargestE5M2 = 57344.0F;
+/// The largest finite code of a format.
+constexpr float largest_code(Dtype codes) {
+  return codes == Dtype::kE4M3 ? 448.0F : codes == Dtype::kE5M2 ? 57344.0F : 127.0F;
+}
 /// Smaller descales are 1: what a larger one makes a code of is a normal float, which no device
 /// flushes, and so is its reciprocal.
 inline constexpr float kLeastDescale = 0x1p-100F;
@@ -76,7 +77,8 @@ struct Params {
   int lag;                   ///< steps that codes are behind largest magnitudes
   bool keeps;                ///< a tile stays in shared memory for so long
   bool finds_amax;
-  bool e5m2;
+  Dtype format;   ///< of the codes
+  float largest;  ///< of them
   bool rotate;
   bool smooth;
   std::uint64_t signs[kMaxHeadDim / 64];  ///< of the rotation: a set bit for -1

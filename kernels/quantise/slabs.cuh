@@ -231,8 +231,7 @@ struct Slabs {
     const int nth = in_head < slab.blocks ? in_head : slab.blocks - 1;
     float* const descale = p.descales + std::int64_t{task.head} * slab.blocks + nth;
     if (!p.finds_amax) return *descale;
-    const float quotient =
-        gpu::divide(amax * factor<kDim>(p), p.e5m2 ? kLargestE5M2 : kLargestE4M3);
+    const float quotient = gpu::divide(amax * factor<kDim>(p), p.largest);
     const float found = quotient < kLeastDescale ? 1.0F : quotient;
     const int warp = second ? kWarps / 2 : 0;
     if (gpu::warp_idx() == warp && gpu::lane_idx() == 0 && in_head == nth) *descale = found;

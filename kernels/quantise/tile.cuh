@@ -163,24 +163,41 @@ struct TileWork {
     take<true>(p, from, shared, rows);
     if (p.smooth) subtract(board.mean_for_amax, board.found().rows, rows);
     const float amax = amax_of<false>(rows);
-    return is_finite(amax) ? amax : amax_of<true>(rows);
+    // Signed bytes have no NaN: their descale tells of one.
+    const bool tells = p.format == Dtype::kInt8 && std::isnan(amax);
+    return is_finite(amax) || tells ? amax : amax_of<true>(rows);
   }
 
   GPU_FN static void write_codes(const Params& p, const Own& own, const Task& task, float inverse,
                                  const Rows& rows) {
-    if (p.e5m2) {
-      write_codes_of<true>(p, own, task, inverse, rows);
+    if (p.format == Dtype::kE4M3) {
+      write_codes_of<Dtype::kE4M3>(p, own, task, inverse, rows);
+    } else if (p.format == Dtype::kE5M2) {
+      write_codes_of<Dtype::kE5M2>(p, own, task, inverse, rows);
     } else {
-      write_codes_of<false>(p, own, task, inverse, rows);
+      write_codes_of<Dtype::kInt8>(p, own, task, inverse, rows);
     }
   }
-  template <bool kE5M2>
+  /// The integer nearest to x, -127 to 127, ties to even, as the lowest byte; of NaN 127.
+  GPU_FN static std::uint32_t to_int8(float x) {
+    constexpr float kLargest = 127.0F;
+    constexpr float kRounds = 0x1.8p23F;  // behind it a float has no fraction
+    x = x < kLargest ? x : kLargest;
+    x = x > -kLargest ? x : -kLargest;
+    return __builtin_bit_cast(std::uint32_t, x + kRounds);
+  }
+  template <Dtype kTo>
+  GPU_FN static std::uint32_t two_codes(const float* x, float inverse) {
+    const float first = x[0] * inverse;
+    const float second = x[1] * inverse;
+    if constexpr (kTo == Dtype::kE4M3) return gpu::float2_to_e4m3x2(first, second);
+    if constexpr (kTo == Dtype::kE5M2) return gpu::float2_to_e5m2x2(first, second);
+    return (to_int8(first) & 0xFFU) | (to_int8(second) & 0xFFU) << 8;
+  }
+  template <Dtype kTo>
   GPU_FN static void write_codes_of(const Params& p, const Own& own, const Task& task,
                                     float inverse, const Rows& rows) {
-    const auto two_codes = [inverse](const float* x) -> std::uint32_t {
-      return kE5M2 ? gpu::float2_to_e5m2x2(x[0] * inverse, x[1] * inverse)
-                   : gpu::float2_to_e4m3x2(x[0] * inverse, x[1] * inverse);
-    };
+    const auto codes = [inverse](const float* x) { return two_codes<kTo>(x, inverse); };
 #pragma unroll
     for (int nth = 0; nth < kRows; ++nth) {
       if (row_in_tile<kFrom, kDim>(nth) >= task.rows) continue;
@@ -188,8 +205,8 @@ struct TileWork {
 #pragma unroll
       for (int part = 0; part < kParts<kDim>; ++part) {
         const float(&x)[8] = rows.x[nth][part];
-        *reinterpret_cast<uint2*>(to + 32 * part) = make_uint2(
-            two_codes(x) | two_codes(x + 2) << 16, two_codes(x + 4) | two_codes(x + 6) << 16);
+        *reinterpret_cast<uint2*>(to + 32 * part) =
+            make_uint2(codes(x) | codes(x + 2) << 16, codes(x + 4) | codes(x + 6) << 16);
       }
     }
   }

@@ -25,6 +25,13 @@ enum class Transpose : std::uint8_t {
                   ///< are under way: shared_transpose.cuh
 };
 
+/// What is multiplied.
+enum class Formats : std::uint8_t {
+  kE4M3,          ///< Q, K, P and V in E4M3
+  kInt8Half,      ///< Q and K as signed bytes, P and V as halves
+  kInt8BFloat16,  ///< the same, but P and V in bfloat16
+};
+
 struct Config {
   int row_groups = 2;  ///< consumer warpgroups on different query rows, 64 each
   int kv_splits = 1;   ///< warpgroups that share rows and take every kv_splits-th KV tile
@@ -59,6 +66,7 @@ struct Config {
   bool ragged = false;
   /// Descales may be of blocks (Granularity::kBlock): a KV tile is a block of keys.
   bool block_scales = false;
+  Formats formats = Formats::kE4M3;
 
   constexpr int consumers() const { return row_groups * kv_splits; }
   constexpr int tile_m() const { return row_groups * kWarpgroupRows; }
@@ -66,6 +74,8 @@ struct Config {
   /// Whether V^T lies in the workspace.
   constexpr bool v_in_workspace() const { return transpose != Transpose::kEveryBlock; }
   constexpr bool transposes_once() const { return transpose == Transpose::kOnceByBlocks; }
+  /// Whether Q and K are signed bytes. V is multiplied as it lies.
+  constexpr bool int8() const { return formats != Formats::kE4M3; }
 };
 
 /// Registers a thread of a consumer and of the producer, out of the 65,536 of a multiprocessor.
@@ -75,8 +85,9 @@ struct RegisterShares {
 constexpr RegisterShares register_shares(const Config& config) {
   switch (config.consumers()) {
     case 2:
-      return config.transpose == Transpose::kKernelBefore ? RegisterShares{240, 24}
-                                                          : RegisterShares{232, 40};
+      return config.transpose == Transpose::kKernelBefore || config.int8()
+                 ? RegisterShares{240, 24}
+                 : RegisterShares{232, 40};
     case 3: return {160, 32};
     default: return {112, 32};
   }

@@ -95,7 +95,7 @@ struct Kernel {
       if (stage >= T::kStages) break;
       gpu::mbarrier_init(sm.key_full[stage], 1);
       gpu::mbarrier_init(sm.key_empty[stage], kWarps * T::kRowGroups);
-      gpu::mbarrier_init(sm.value_full[stage], T::kVInWorkspace ? 1 : transposers);
+      gpu::mbarrier_init(sm.value_full[stage], T::kCopiesValues ? 1 : transposers);
       gpu::mbarrier_init(sm.value_empty[stage], kWarps * T::kRowGroups);
     }
 #pragma unroll
@@ -152,7 +152,7 @@ struct Kernel {
     }
     if constexpr (T::kTransposesOnce) {
       UnitTransposer<T>{p, sm, warp - 1}.run();
-    } else if constexpr (!T::kVInWorkspace) {
+    } else if constexpr (!T::kCopiesValues) {
       Transposer<T>{p, sm, warp - 1}.run();
     }
   }
@@ -238,6 +238,7 @@ struct Kernel {
       const int block = p.kv_descales == 1 ? 0 : work.first_tile;
       return p.descale_v[first_descale_kv(p, work) + block];
     } else {
+      if (T::kInt8 && p.descale_v == nullptr) return 1.0F;
       return p.descale_v[work.batch * p.heads_kv + work.kv_head];
     }
   }

@@ -34,9 +34,9 @@ constexpr std::size_t aligned(std::size_t bytes) {
 
 inline namespace GPU_BACKEND {
 
-/// A map of (batch, heads, rows, columns) codes whose box is one panel of a tile. `row_stride` is
-/// that of the rows; columns are contiguous. With heads_inside it is of (batch, rows, heads,
-/// columns), and a box has box_heads.
+/// A map of (batch, heads, rows, columns) bytes whose box is one panel of a tile. `row_stride`, in
+/// elements, is that of the rows; columns, of `element` bytes each, are contiguous. With
+/// heads_inside it is of (batch, rows, heads, columns), and a box has box_heads.
 struct MapRequest {
   const Tensor* tensor;
   std::int64_t rows, columns, row_stride;
@@ -44,13 +44,14 @@ struct MapRequest {
   int box_rows, box_columns;
   bool heads_inside = false;
   int box_heads = 1;
+  int element = 1;
 };
 
 inline Status encode(const MapRequest& request, gpu::TensorMap& map, MapSteps& steps) {
   // A stride of a dimension that is not walked must still be one that TMA takes.
-  const auto stride = [](std::int64_t value, std::int64_t entries) {
+  const auto stride = [&](std::int64_t value, std::int64_t entries) {
     constexpr std::int64_t kAny = 16;
-    return static_cast<std::uint64_t>(entries > 1 ? value : kAny);
+    return static_cast<std::uint64_t>(entries > 1 ? value * request.element : kAny);
   };
   const Tensor& t = *request.tensor;
   if (!detail::has_memory(t.data)) return {};
@@ -60,7 +61,7 @@ inline Status encode(const MapRequest& request, gpu::TensorMap& map, MapSteps& s
   gpu::TensorShape shape;
   shape.base = t.data;
   shape.rank = 4;
-  shape.sizes = {static_cast<std::uint64_t>(request.columns),
+  shape.sizes = {static_cast<std::uint64_t>(request.columns * request.element),
                  static_cast<std::uint64_t>(request.rows), static_cast<std::uint64_t>(heads),
                  static_cast<std::uint64_t>(batch)};
   shape.strides = {0, stride(request.row_stride, request.rows), stride(t.stride_head, heads),
@@ -92,7 +93,7 @@ inline void set_passes(const Problem& p, std::int64_t heads, Params& params) {
 /// queue.
 template <class T>
 bool keys_pair_up(const Problem& p) {
-  return T::kHeadDim == 64 && !T::kVInWorkspace && !T::kRagged && p.v.stride_dim == 1 &&
+  return T::kHeadDim == 64 && !T::kCopiesValues && !T::kRagged && p.v.stride_dim == 1 &&
          p.v.stride_seq == p.head_dim && p.seq_kv % 2 == 0;
 }
 /// The same rows, which are contiguous, two by two.
@@ -122,11 +123,15 @@ Status prepare_params(const Problem& p, Params& params) {
                      T::kRagged, packing.pack()};
   const MapRequest k{&p.k,       kv_rows.seq,   p.head_dim, p.k.stride_seq,
                      p.heads_kv, kv_rows.batch, box_keys,   Keys::kPanelBytes};
-  const MapRequest v = transposed
-                           ? MapRequest{&p.v,       p.head_dim,    kv_rows.seq, p.v.stride_dim,
-                                        p.heads_kv, kv_rows.batch, box_dims,    Values::kPanelBytes}
-                           : MapRequest{&p.v,       kv_rows.seq,   p.head_dim, p.v.stride_seq,
-                                        p.heads_kv, kv_rows.batch, box_keys,   Keys::kPanelBytes};
+  MapRequest v = transposed
+                     ? MapRequest{&p.v,       p.head_dim,    kv_rows.seq, p.v.stride_dim,
+                                  p.heads_kv, kv_rows.batch, box_dims,    Values::kPanelBytes}
+                     : MapRequest{&p.v,       kv_rows.seq,   p.head_dim, p.v.stride_seq,
+                                  p.heads_kv, kv_rows.batch, box_keys,   Keys::kPanelBytes};
+  if constexpr (T::kInt8) {
+    v.element = size_of(p.v.dtype);
+    v.box_columns = Values::kPanelBytes;
+  }
   params.v_pairs = keys_pair_up<T>(p) ? 1 : 0;
   if (Status s = encode(q, params.q, params.q_steps); !s.ok()) return s;
   if (Status s = encode(k, params.k, params.k_steps); !s.ok()) return s;
@@ -296,7 +301,7 @@ Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue&
   };
   if constexpr (K::T::kMaySplit) {
     using T = typename K::T;
-    using Merge = MergeSplits<T::kHeadDim, T::kRowGroups, T::kKvSplits, T::kBlockScales>;
+    using Merge = MergeSplits<T::kHeadDim, T::kRowGroups, T::kKvSplits, T::kScaledMax>;
     if (params.schedule.splits() > 0) {
       const dim3 merge_grid(static_cast<unsigned>(Merge::blocks(params.schedule)));
       return gpu::launch_after<Merge>(attention, merge_grid, params, queue);

@@ -77,8 +77,8 @@ Load load_of(const TileShape& shape, const Problem& p, int sm_count, const PlanO
 double predicted_us(const TileShape& shape, const Problem& p, int sm_count,
                     const PlanOptions& options) {
   const Load load = load_of(shape, p, sm_count, options);
-  const double kv_bytes =
-      2.0 * static_cast<double>(p.batch) * p.heads_kv * static_cast<double>(p.seq_kv) * p.head_dim;
+  const double kv_bytes = static_cast<double>(size_of(p.k.dtype) + size_of(p.v.dtype)) * p.batch *
+                          p.heads_kv * static_cast<double>(p.seq_kv) * p.head_dim;
   const Packing packing = packing_of(shape.config, p);
   const std::int64_t rounds =
       shape.config.ragged ? packing.row_tiles(mean_queries(p)) * p.batch * packing.heads / sm_count

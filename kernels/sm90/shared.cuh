@@ -10,6 +10,8 @@
 //   staging     | tile_n       | head_dim                      | TMA              | ldmatrix
 //   values      | head_dim (+8)| keys, 128, 64 or 32 bytes     | stmatrix, TMA or | wgmma (B)
 //               |              |                               | bulk copy        |
+//   the same of | tile_n       | head_dim, 128 bytes           | TMA              | wgmma (B)
+//   16 bits     |              |                               |                  |
 #pragma once
 
 #include <cstdint>
@@ -55,6 +57,11 @@ struct alignas(1024) Tile {
   GPU_FN std::uint64_t descriptor() const {
     return gpu::matrix_descriptor(bytes, 8 * kPanelBytes, 16, kSwizzle);
   }
+  /// The same, of 16-bit elements, as an N-major B: its rows are k.
+  GPU_FN std::uint64_t n_major_descriptor() const {
+    static_assert(kSwizzle == gpu::Swizzle::k128B);
+    return gpu::matrix_descriptor(bytes, 8 * kPanelBytes, kPanelSize, kSwizzle);
+  }
   /// Bytes from the matrix's start to row `row` (a multiple of 8) and column `column` (of 32).
   GPU_FN static constexpr int offset(int row, int column) {
     return column / kPanelBytes * kPanelSize + row * kPanelBytes + column % kPanelBytes;
@@ -81,6 +88,13 @@ struct Traits {
   static constexpr bool kMaySplit = !kConfig.two_terms && !kConfig.ragged;
   static constexpr bool kRagged = kConfig.ragged;
   static constexpr bool kBlockScales = kConfig.block_scales;
+  static constexpr bool kInt8 = kConfig.int8();
+  /// Whether m leaves the loop over keys in units of log2(e), and O of a split with V's descale.
+  static constexpr bool kScaledMax = kBlockScales || kInt8;
+  /// Whether tiles of V come into their places by copies alone: nobody transposes them here.
+  static constexpr bool kCopiesValues = kVInWorkspace || kInt8;
+  /// Keys of one P V multiply.
+  static constexpr int kPvDepth = kInt8 ? 16 : 32;
   /// Whether a lane keeps the scale of its rows in shared memory. At head_dim 256 there is no room,
   /// and no need.
   static constexpr bool kRecallsScale = kRagged && kHeadDim < 256;
@@ -116,6 +130,8 @@ struct Traits {
   static_assert(!kBlockScales || (kTileN == kKeysOfBlock && kWarpgroupRows == kQueriesOfBlock));
   static_assert(!kBlockScales || (kConfig.mma_row_sums && kKvSplits == 1 && !kRagged &&
                                   kConfig.pipeline == Pipeline::kSerial));
+  static_assert(!kInt8 || (kKvSplits == 1 && !kRagged && !kBlockScales && !kVInWorkspace &&
+                           !kConfig.two_terms && !kConfig.mma_row_sums));
   static_assert(!kConfig.ping_pong || (kKvSplits == 1 && kConfig.pipeline == Pipeline::kSerial));
 };
 
@@ -214,8 +230,8 @@ struct RaggedState<T, false> {};
 ///                 |                                      | work tile's last tiles: nor its Q
 ///   staging_full  | 1 + bytes: the loader                | V of a tile has arrived
 ///   staging_empty | the warps at the tile                | it has been transposed
-///   value_full[s] | the warps at the tile; with          | V^T of a tile is there
-///                 | v_in_workspace 1 + bytes             |
+///   value_full[s] | the warps at the tile; with          | V^T, or V, of a tile is there
+///                 | kCopiesValues 1 + bytes              |
 ///   value_empty[s]| warps of one key group's consumers   | nobody reads it any more
 ///   ping_pong[g][w] | warp w of the row group before g  | its exponentials are under way
 ///   arrived[s]     | 1 + bytes: a thread of the transposers   | a unit of V has arrived
@@ -226,7 +242,8 @@ template <class T>
 struct Shared {
   using Queries = Tile<T::kTileM, T::kHeadDim>;
   using Keys = Tile<T::kTileN, T::kHeadDim>;
-  using Values = Tile<T::kHeadDim + T::kExtraRows, T::kTileN>;
+  using Values = std::conditional_t<T::kInt8, Tile<T::kTileN, 2 * T::kHeadDim>,
+                                    Tile<T::kHeadDim + T::kExtraRows, T::kTileN>>;
   static constexpr int kStagingBuffers = T::kConfig.warp_per_tile ? T::kTransposers : 2;
   /// A transposed V lands where it stays: then its barriers count the stages of `values`.
   static constexpr int kStagingFull = T::kStages < kStagingBuffers ? kStagingBuffers : T::kStages;
@@ -234,7 +251,7 @@ struct Shared {
   Queries queries[T::kQueryStages];
   Keys keys[T::kStages];
   struct NoTile {};
-  std::conditional_t<T::kVInWorkspace, NoTile, Keys> staging[kStagingBuffers];
+  std::conditional_t<T::kCopiesValues, NoTile, Keys> staging[kStagingBuffers];
   Values values[T::kStages];
   Partials<T> partials;
   UnitBuffers<T> unit;

@@ -14,7 +14,13 @@ namespace {
 
 std::string number(std::int64_t x) { return std::to_string(x); }
 
-Status check_formats(const std::string& name, const Problem& p) {
+Status check_formats(const std::string& name, const Problem& p, const Config& config) {
+  if (config.int8()) {
+    const Dtype v = config.formats == Formats::kInt8Half ? Dtype::kHalf : Dtype::kBFloat16;
+    if (p.q.dtype == Dtype::kInt8 && p.v.dtype == v) return {};
+    return unsupported(name + " serves int8 q and k and " + name_of(v) + " v, not " +
+                       name_of(p.q.dtype) + " and " + name_of(p.v.dtype));
+  }
   if (p.k.dtype != p.q.dtype || p.v.dtype != p.q.dtype) {
     return unsupported(name + " serves one FP8 format for q, k and v, not " + name_of(p.q.dtype) +
                        ", " + name_of(p.k.dtype) + " and " + name_of(p.v.dtype));
@@ -36,9 +42,9 @@ Status check_map(const std::string& name, const char* tensor, const Tensor& t, b
        {std::pair<std::int64_t, std::int64_t>{of.batch, t.stride_batch},
         {heads, t.stride_head},
         {rows, row_stride}}) {
-    if (size > 1 && stride >= kMaxStride) {
-      return unsupported(name + " serves strides below 2^40 bytes, not " + number(stride) + " in " +
-                         tensor);
+    if (size > 1 && stride >= kMaxStride / size_of(t.dtype)) {
+      return unsupported(name + " serves strides below 2^40 bytes, not " +
+                         number(stride * size_of(t.dtype)) + " in " + tensor);
     }
   }
   if (rows > 1 && row_stride == 0) {
@@ -110,6 +116,7 @@ Status check_ragged(const std::string& name, const Problem& p, const Config& con
 }
 
 Status check_keys(const std::string& name, const TileShape& shape, const Problem& p) {
+  if (shape.config.int8()) return {};
   const bool few = p.seq_kv <= attention::kMaxKeysOfTwoTerms;
   if (few == shape.config.two_terms) return {};
   return unsupported(name + " serves " + (few ? "more than " : "at most ") +
@@ -129,13 +136,17 @@ Status supports(const TileShape& shape, const Problem& p, const Device& device) 
     return unsupported(name + " needs sm_90; " + device.name + " is sm_" +
                        number(device.sm_version));
   }
-  if (Status s = check_formats(name, p); !s.ok()) return s;
+  if (Status s = check_formats(name, p, shape.config); !s.ok()) return s;
   if (Status s = check_keys(name, shape, p); !s.ok()) return s;
   if (shape.sums == Sums::rounded && p.lse != nullptr && p.lse_sum == LseSum::kExact) {
     return unsupported(name + " gives no LSE of exact sums at head_dim " + number(p.head_dim) +
                        ": its row sums are of rounded weights");
   }
   const bool transposed = p.v.stride_dim != 1;
+  if (transposed && shape.config.int8()) {
+    return unsupported(name + " serves a row-major v (stride_dim 1), not stride_dim " +
+                       number(p.v.stride_dim));
+  }
   const attention::RowsOf q = attention::rows_of_q(p);
   const attention::RowsOf kv = attention::rows_of_kv(p);
   if (Status s = check_map(name, "q", p.q, false, p, p.heads_q, q); !s.ok()) return s;

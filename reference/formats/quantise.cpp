@@ -17,9 +17,10 @@
 namespace fp8_sdpa::reference {
 namespace {
 
-float finite_amax(std::span<const float> values) {
+float finite_amax(std::span<const float> values, bool keeps_nan) {
   float amax = 0.0F;
   for (const float value : values) {
+    if (keeps_nan && std::isnan(value)) return value;
     if (std::isfinite(value)) amax = std::max(amax, std::fabs(value));
   }
   return amax;
@@ -43,7 +44,8 @@ std::vector<float> amax_of_parts(const std::vector<float>& values, std::int64_t 
     const auto at = static_cast<std::size_t>(head);
     for (std::size_t part = 0, first = at * size; part < parts; ++part) {
       const std::size_t end = end_of_part(tensor, size, first);
-      amax[at * parts + part] = finite_amax(std::span(values).subspan(first, end - first));
+      amax[at * parts + part] =
+          finite_amax(std::span(values).subspan(first, end - first), tensor.dtype == Dtype::kInt8);
       first = end;
     }
   };
@@ -68,7 +70,7 @@ void encode(const std::vector<float>& values, std::int64_t per_head, QuantisedTe
           std::min(last, end_of_part(tensor, static_cast<std::size_t>(per_head), i));
       for (; i < end; ++i) {
         found += std::isinf(values[i]) ? 1 : 0;
-        tensor.codes[i] = encode_fp8(values[i] / descale, tensor.dtype);
+        tensor.codes[i] = encode_code(values[i] / descale, tensor.dtype);
       }
     }
     infinities += found;
@@ -91,7 +93,7 @@ QuantisedTensor quantise(const std::vector<float>& values, std::int64_t heads_to
     // Of smaller ones, some values that round to a code are subnormal, which devices flush.
     constexpr float kLeast = 0x1p-100F;
     const float quotient = amax / max_finite(dtype);
-    tensor.descales.push_back(quotient >= kLeast ? quotient : 1.0F);
+    tensor.descales.push_back(quotient < kLeast ? 1.0F : quotient);
   }
   encode(values, per_head, tensor);
   return tensor;

@@ -1,5 +1,6 @@
-// Quantisation to FP8 with one scale per (batch, head), or per block of its rows: amax / the
-// format's largest number ("FP8 Formats for Deep Learning", arXiv 2209.05433, section 3).
+// Quantisation to FP8, or to signed bytes, with one scale per (batch, head), or per block of its
+// rows: amax / the format's largest number ("FP8 Formats for Deep Learning", arXiv 2209.05433,
+// section 3).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace fp8_sdpa::reference {
 
-/// An FP8 tensor: value ~ codes[i] * descales[descale_of(i)].
+/// A tensor of codes: value ~ codes[i] * descales[descale_of(i)].
 struct QuantisedTensor {
   Dtype dtype = Dtype::kE4M3;
   std::vector<std::uint8_t> codes;        ///< (batch, heads, seq, head_dim), contiguous
@@ -41,9 +42,10 @@ struct QuantisedTensor {
 
 /// Quantises `values`, (batch, heads, per_head) contiguous with heads_total = batch * heads.
 /// descale = amax / max_finite(dtype) in fp32, 1 where that is below 2^-100; amax ignores NaN and
-/// infinities. code = encode_fp8(value / descale), divided in fp32. A descale a head, or, where
+/// infinities; but of signed bytes, which have none, a NaN makes the descale NaN. code =
+/// encode_code(value / descale), divided in fp32. A descale a head, or, where
 /// per_block is not 0, one for each `per_block` elements of a head. @pre values.size() ==
-/// heads_total * per_head, is_fp8(dtype).
+/// heads_total * per_head, has_codes(dtype).
 QuantisedTensor quantise(const std::vector<float>& values, std::int64_t heads_total,
                          std::int64_t per_head, Dtype dtype, std::int64_t per_block = 0);
 

@@ -203,11 +203,17 @@ double budget_multiple(std::int64_t rows) {
   return kSystematic + kChance / std::sqrt(static_cast<double>(std::max<std::int64_t>(rows, 1)));
 }
 
-ModelOptions model_of(bool fp8_p, Dtype output) {
+ModelOptions model_of(Dtype weights, Dtype output) {
   ModelOptions options;
-  options.weights = fp8_p ? Weights::kE4M3 : Weights::kHalf;
+  options.weights = is_fp8(weights)               ? Weights::kE4M3
+                    : weights == Dtype::kBFloat16 ? Weights::kBFloat16
+                                                  : Weights::kHalf;
   options.output = output;
   return options;
+}
+
+ModelOptions model_of(bool fp8_p, Dtype output) {
+  return model_of(fp8_p ? Dtype::kE4M3 : Dtype::kHalf, output);
 }
 
 std::shared_ptr<const Budget> budget_of(const CaseData& data, const ModelOptions& options) {

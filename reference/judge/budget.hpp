@@ -62,7 +62,9 @@ struct Budget : RowBudgets {
 /// Chosen before any fault was tried against it.
 double budget_multiple(std::int64_t rows);
 
-/// The model of a kernel that rounds P to FP8, or not, and writes `output`.
+/// The model of a kernel that rounds P to `weights`, E4M3, half or bf16, and writes `output`.
+ModelOptions model_of(Dtype weights, Dtype output);
+/// The same of E4M3 or half.
 ModelOptions model_of(bool fp8_p, Dtype output);
 
 /// The budget of a case; computed once per case and options, then shared.

@@ -74,7 +74,7 @@ Status serves_exactly(const Variant& variant, const Shape& shape, Dtype dtype, c
   problem.head_dim = shape.head_dim;
   problem.q = q.view(at(1), dtype);
   problem.k = kv.view(at(2), dtype);
-  problem.v = value_view(value_extent(shape, options), options, at(3), dtype);
+  problem.v = value_view(value_extent(shape, options), options, at(3), value_dtype(dtype, options));
   problem.o = q.view(at(4), options.output);
   problem.lse = options.lse ? static_cast<float*>(at(5)) : nullptr;
   problem.lse_sum = options.lse_sum;
@@ -90,6 +90,7 @@ Status serves_exactly(const Variant& variant, const Shape& shape, Dtype dtype, c
 
 CheckOptions what_it_gives(const Variant& variant, const Shape& shape, Dtype dtype,
                            const Device& device, CheckOptions options) {
+  if (variant.int8) options.values = variant.weights;
   if (!options.lse || serves_exactly(variant, shape, dtype, device, options).ok()) return options;
   CheckOptions without = options;
   without.lse = false;
@@ -190,19 +191,19 @@ CaseResult judge_run(const Variant& variant, const CaseData& data, const RunOutp
   result.quantised = compare(o, data.reference_quantised.o, data.shape, tolerances.bad_threshold);
   result.kernel = compare(o, data.reference_kernel.o, data.shape, tolerances.bad_threshold);
 
-  const JudgeContext context{data.dtype,       variant.fp8_p, data.max_abs_v,
-                             data.score_bound, data.drawn,    options.lse_sum};
+  const JudgeContext context{data.dtype,       variant.fp8_p(), data.max_abs_v,
+                             data.score_bound, data.drawn,      options.lse_sum};
   if (!options.budgets_only) {
     result.gates = judge(result.quantised, result.kernel, data.shape, tolerances, context);
   }
-  const auto budget = budget_of(data, model_of(variant.fp8_p, options.output));
+  const auto budget = budget_of(data, model_of(variant.weights, options.output));
   for (GateResult& gate : judge_budget(o, data.reference_kernel.o, data.shape, *budget)) {
     result.gates.push_back(std::move(gate));
   }
   if (options.lse) {
     result.gates.push_back(judge_lse(compare_lse(output.lse, data.reference_kernel.lse, data.shape),
                                      data.shape, context));
-    if (variant.fp8_p) {
+    if (variant.fp8_p()) {
       for (GateResult& gate :
            judge_lse_budget(output.lse, data.reference_kernel.lse, data.shape, *budget)) {
         result.gates.push_back(std::move(gate));

@@ -19,6 +19,7 @@ namespace fp8_sdpa::reference {
 /// How a case is run.
 struct CheckOptions {
   Dtype output = Dtype::kHalf;
+  Dtype values = Dtype::kHalf;  ///< V's, half or bf16, where Q and K are of signed bytes
   bool sequence_major = false;  ///< tensors laid out (B,S,H,D) in memory instead of (B,H,S,D)
   bool transposed_v = false;    ///< V laid out (B,H,D,S), each row of keys padded to 16 bytes
   bool padded = false;          ///< rows (and heads) with 16 elements of NaN between them
@@ -54,8 +55,9 @@ struct CaseResult {
 Result<CaseResult> check(const Variant& variant, const CaseData& data, const Device& device,
                          const Tolerances& tolerances, const CheckOptions& options = {});
 
-/// The options without an LSE where the variant serves the problem but gives none: its output is
-/// judged all the same. check(), serves() and run_variant() ask for what a variant gives.
+/// The options with the variant's format of V, and without an LSE where it serves the problem but
+/// gives none: its output is judged all the same. check(), serves() and run_variant() ask for what
+/// a variant gives.
 CheckOptions what_it_gives(const Variant& variant, const Shape& shape, Dtype dtype,
                            const Device& device, CheckOptions options);
 

@@ -4,6 +4,9 @@
 #include <bit>
 #include <cstddef>
 
+#include "reference/formats/fp8.hpp"
+#include "reference/formats/half.hpp"
+
 namespace fp8_sdpa::reference {
 namespace {
 
@@ -39,6 +42,20 @@ Extent value_extent(const Shape& shape, const CheckOptions& options) {
 
 Tensor value_view(const Extent& extent, const CheckOptions& options, void* data, Dtype dtype) {
   return options.transposed_v ? extent.transposed_view(data, dtype) : extent.view(data, dtype);
+}
+
+Dtype value_dtype(Dtype dtype, const CheckOptions& options) {
+  return dtype == Dtype::kInt8 ? options.values : dtype;
+}
+
+std::vector<std::uint8_t> value_bytes(const QuantisedTensor& v, Dtype dtype) {
+  if (size_of(dtype) == 1) return v.codes;
+  std::vector<std::uint8_t> bytes(v.codes.size() * sizeof(std::uint16_t));
+  for (std::size_t i = 0; i < v.codes.size(); ++i) {
+    const std::uint16_t wide = encode_16(decode_table(v.dtype)[v.codes[i]], dtype);
+    std::memcpy(&bytes[i * sizeof wide], &wide, sizeof wide);
+  }
+  return bytes;
 }
 
 GateResult count_gate(const char* name, std::int64_t count, std::string detail) {
@@ -105,12 +122,20 @@ Status Harness::set_up(const CaseData& data, const CheckOptions& options) {
   const std::vector<std::uint8_t> v =
       options.transposed_v ? transposed(data.v.codes, data.shape.seq_kv, data.shape.head_dim)
                            : data.v.codes;
-  for (Status status :
-       {add_input(q_.scatter(data.q.codes), "Q", q_.gaps(1)),
-        add_input(kv_.scatter(data.k.codes), "K", kv_.gaps(1)),
-        add_input(v_.scatter(v), "V", v_.gaps(1)), add_input(data.q.descales, "Q's descales", {}),
-        add_input(data.k.descales, "K's descales", {}),
-        add_input(data.v.descales, "V's descales", {})}) {
+  const auto add_v = [&] {
+    if (data.dtype != Dtype::kInt8) return add_input(v_.scatter(v), "V", v_.gaps(1));
+    QuantisedTensor laid_out = data.v;
+    laid_out.codes = v;
+    const auto bytes = value_bytes(laid_out, options.values);
+    std::vector<std::uint16_t> wide(v.size());
+    std::memcpy(wide.data(), bytes.data(), bytes.size());
+    return add_input(v_.scatter(wide), "V", v_.gaps(sizeof(std::uint16_t)));
+  };
+  for (Status status : {add_input(q_.scatter(data.q.codes), "Q", q_.gaps(1)),
+                        add_input(kv_.scatter(data.k.codes), "K", kv_.gaps(1)), add_v(),
+                        add_input(data.q.descales, "Q's descales", {}),
+                        add_input(data.k.descales, "K's descales", {}),
+                        add_input(data.v.descales, "V's descales", {})}) {
     if (!status.ok()) return status;
   }
   auto o = allocate(device_, q_.elements() * sizeof(std::uint16_t), "O");
@@ -138,7 +163,7 @@ void Harness::bind(const CaseData& data, const CheckOptions& options) {
   problem_.head_dim = data.shape.head_dim;
   problem_.q = q_.view(inputs_[0].buffer->data(), data.dtype);
   problem_.k = kv_.view(inputs_[1].buffer->data(), data.dtype);
-  problem_.v = value_view(v_, options, inputs_[2].buffer->data(), data.dtype);
+  problem_.v = value_view(v_, options, inputs_[2].buffer->data(), value_dtype(data.dtype, options));
   problem_.o = q_.view(o_->data(), options.output);
   problem_.lse = lse_ != nullptr ? static_cast<float*>(lse_->data()) : nullptr;
   problem_.lse_sum = options.lse_sum;

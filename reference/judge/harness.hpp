@@ -89,6 +89,12 @@ Extent value_extent(const Shape& shape, const CheckOptions& options);
 /// V's view of memory laid out by value_extent().
 Tensor value_view(const Extent& extent, const CheckOptions& options, void* data, Dtype dtype);
 
+/// The dtype of V beside Q and K of `dtype`.
+Dtype value_dtype(Dtype dtype, const CheckOptions& options);
+
+/// V's elements as bytes, in `dtype`: codes, or what they stand for in 16 bits.
+std::vector<std::uint8_t> value_bytes(const QuantisedTensor& v, Dtype dtype);
+
 /// A gate that passes when nothing was counted.
 GateResult count_gate(const char* name, std::int64_t count, std::string detail);
 

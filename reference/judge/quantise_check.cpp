@@ -301,7 +301,10 @@ std::vector<GateResult> judge_quantised(const QuantiserCase& request,
     const std::size_t end = std::min(begin + per_block, (head + 1) * per_head);
     double amax = 0.0;
     double slack = 0.0;
+    const auto is_nan = [&](std::size_t i) { return std::isnan(want.values[i]); };
+    bool told = false;  // of NaN, by the descale: signed bytes have none
     for (std::size_t i = begin; i < end; ++i) {
+      told = told || (request.to == Dtype::kInt8 && is_nan(i));
       if (std::isfinite(want.values[i])) amax = std::max(amax, std::fabs(want.values[i]));
       slack = std::max(slack, want.slack[i]);
     }
@@ -309,6 +312,9 @@ std::vector<GateResult> judge_quantised(const QuantiserCase& request,
     const double exact = amax / largest;
     if (!request.static_descales.empty()) {
       descales.differs(descale, request.static_descales[nth], 0.0, nth);
+    } else if (told) {
+      descales.differs(std::isnan(descale) ? 1.0 : descale, 1.0, 0.0, nth);
+      continue;
     } else if (exact < kLeastDescale) {
       // Or what rounding has left of a single row, less its mean.
       const bool is_right = descale == 1.0F || std::fabs(descale) <= slack / largest;
@@ -319,9 +325,10 @@ std::vector<GateResult> judge_quantised(const QuantiserCase& request,
       descales.differs(descale, exact, slack / largest + 0x1p-23 * exact, nth);
     }
     for (std::size_t i = begin; i < end; ++i) {
+      if (told && is_nan(i)) continue;
       const auto value = [&](std::uint8_t code) { return decode_table(request.to)[code]; };
       const auto encode = [&](double x) {
-        return encode_fp8(static_cast<float>(x) * (1.0F / descale), request.to);
+        return encode_code(static_cast<float>(x) * (1.0F / descale), request.to);
       };
       const std::uint8_t code = outcome.codes[i];
       const float got = value(code);

@@ -163,7 +163,7 @@ Result<CaseResult> check_sampled(const Variant& variant, const CaseData& data, c
   for (const std::uint16_t bits : rows_of(output->o, data.shape, sample.ranges)) {
     got.push_back(decode_16(bits, options.output));
   }
-  const Formats formats{model_of(variant.fp8_p, options.output).weights, options.output};
+  const Formats formats{model_of(variant.weights, options.output).weights, options.output};
   CaseResult result = judge_sample(sample, got, formats, tolerances, options.budgets_only);
   result.variant = variant.name;
   result.gates.insert(result.gates.begin(), judge_finite(output->o, options.output));

@@ -98,7 +98,8 @@ void quantise_inputs(CaseData& data, const QuantisingWay& way = {}) {
   const std::int64_t per_block = way.per_block_kv(dim);
   data.q = quantise(of_q, q_heads, shape.seq_q * dim, data.dtype, way.per_block_q(dim));
   data.k = quantise(of_k, kv_heads, shape.seq_kv * dim, data.dtype, per_block);
-  data.v = quantise(data.inputs.v, kv_heads, shape.seq_kv * dim, data.dtype, per_block);
+  const Dtype of_v = data.dtype == Dtype::kInt8 ? Dtype::kE4M3 : data.dtype;
+  data.v = quantise(data.inputs.v, kv_heads, shape.seq_kv * dim, of_v, per_block);
 }
 
 }  // namespace

@@ -25,8 +25,9 @@ struct Qkv;
 struct CaseData {
   Shape shape;
   std::uint64_t seed = 0;
-  Dtype dtype = Dtype::kE4M3;  ///< of the codes
-  bool drawn = true;           ///< by seed; otherwise a user's tensors
+  /// Of the codes; with kInt8 those of V are E4M3, which kernels take widened to 16 bits.
+  Dtype dtype = Dtype::kE4M3;
+  bool drawn = true;  ///< by seed; otherwise a user's tensors
   float softmax_scale = 0.0F;
   Inputs inputs;  ///< unquantised
   /// How many keys each row sees, (seq_q), where the rows of Q are some of a larger problem's

@@ -56,6 +56,7 @@ double unit_roundoff(Dtype dtype) {
     case Dtype::kHalf: return 0x1p-11;
     case Dtype::kBFloat16: return 0x1p-8;
     case Dtype::kFloat: return 0x1p-24;
+    case Dtype::kInt8: return 0.0;  // whole numbers
   }
   return 0.0;
 }

@@ -36,7 +36,7 @@ TEST_P(AdversaryLengths, WorkTilesAsLongAsTheRingGiveRightAnswers) {
     const auto shape = make_shape(1, 12, 20, seq_kv, kernel.head_dim);
     SCOPED_TRACE(shape.name);
     if (!serves_or_known_decline(*kernel.variant, shape, device, options)) continue;
-    expect_pass(*kernel.variant, *case_data(shape, 9), device, options);
+    expect_pass(*kernel.variant, *case_data(shape, 9, kernel.codes()), device, options);
   }
 }
 
@@ -71,7 +71,7 @@ TEST_P(Adversary, EveryScheduleGivesRightAnswers) {
   // Three KV tiles of the ladder, the last one partial; two query tiles, the last one partial.
   const auto shape = make_shape(1, 1, 45, 77);
   if (!serves_or_known_decline(*GetParam(), shape, device)) return;
-  expect_pass_on_every_schedule(*GetParam(), *case_data(shape, 7), device);
+  expect_pass_on_every_schedule(*GetParam(), *case_data(shape, 7, GetParam()->codes()), device);
 }
 
 // Kernels whose blocks stay for several query tiles and whose rings go round: more (batch, head)
@@ -89,7 +89,7 @@ TEST_P(Adversary, PersistentBlocksGiveRightAnswersOnEverySchedule) {
     SCOPED_TRACE(sizes.seq_kv);
     const auto shape = make_shape(1, sizes.heads, 20, sizes.seq_kv, sizes.head_dim);
     if (!serves_or_known_decline(*GetParam(), shape, device)) continue;
-    expect_pass_on_every_schedule(*GetParam(), *case_data(shape, 9), device);
+    expect_pass_on_every_schedule(*GetParam(), *case_data(shape, 9, GetParam()->codes()), device);
   }
 }
 

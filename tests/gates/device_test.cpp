@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Gates, OnDevice, testing::ValuesIn(all_kernels()),
 
 TEST_P(OnDevice, ManyRerunsGiveTheSameBits) {
   if (!ready_) return;
-  const auto data = codes_of(kernels_shape(2, 4, 200, 128), 61);
+  const auto data = codes_of(kernels_shape(2, 4, 200, 128), 61, GetParam().codes());
   reference::CheckOptions options;
   options.lse_sum = GetParam().lse_sum;
   const auto first = reference::run_variant(variant(), data, device_, options);
@@ -99,13 +99,15 @@ class Bytes {
 /// A problem in device memory whose contents the test changes while the plan stays.
 class Arena {
  public:
-  Arena(const reference::Shape& shape, LseSum lse_sum)
+  Arena(const reference::Shape& shape, const Kernel& kernel)
       : shape_(shape),
-        lse_sum_(lse_sum),
+        lse_sum_(kernel.lse_sum),
+        codes_(kernel.codes()),
+        values_(kernel.variant->int8 ? kernel.variant->weights : codes_),
         lse_(4 * heads(shape.heads_q) * static_cast<std::size_t>(shape.seq_q)),
         q_(elements(shape.heads_q, shape.seq_q)),
         k_(elements(shape.heads_kv, shape.seq_kv)),
-        v_(elements(shape.heads_kv, shape.seq_kv)),
+        v_(static_cast<std::size_t>(size_of(values_)) * elements(shape.heads_kv, shape.seq_kv)),
         o_(2 * elements(shape.heads_q, shape.seq_q)),
         scales_{Bytes(4 * heads(shape.heads_q)), Bytes(4 * heads(shape.heads_kv)),
                 Bytes(4 * heads(shape.heads_kv))} {}
@@ -126,9 +128,9 @@ class Arena {
     p.seq_q = shape_.seq_q;
     p.seq_kv = shape_.seq_kv;
     p.head_dim = shape_.head_dim;
-    p.q = view(q_.data(), Dtype::kE4M3, shape_.heads_q, shape_.seq_q);
-    p.k = view(k_.data(), Dtype::kE4M3, shape_.heads_kv, shape_.seq_kv);
-    p.v = view(v_.data(), Dtype::kE4M3, shape_.heads_kv, shape_.seq_kv);
+    p.q = view(q_.data(), codes_, shape_.heads_q, shape_.seq_q);
+    p.k = view(k_.data(), codes_, shape_.heads_kv, shape_.seq_kv);
+    p.v = view(v_.data(), values_, shape_.heads_kv, shape_.seq_kv);
     p.o = view(o_.data(), Dtype::kHalf, shape_.heads_q, shape_.seq_q);
     p.descales = {static_cast<const float*>(scales_[0].data()),
                   static_cast<const float*>(scales_[1].data()),
@@ -141,7 +143,7 @@ class Arena {
   bool fill(const reference::CaseData& data) {
     return q_.upload(data.q.codes.data(), 0, q_.size()) &&
            k_.upload(data.k.codes.data(), 0, k_.size()) &&
-           v_.upload(data.v.codes.data(), 0, v_.size()) &&
+           v_.upload(reference::value_bytes(data.v, values_).data(), 0, v_.size()) &&
            scales_[0].upload(data.q.descales.data(), 0, scales_[0].size()) &&
            scales_[1].upload(data.k.descales.data(), 0, scales_[1].size()) &&
            scales_[2].upload(data.v.descales.data(), 0, scales_[2].size());
@@ -154,7 +156,8 @@ class Arena {
              to.upload(tail.data(), to.size() - size, size);
     };
     return put(q_, common.q.codes, last.q.codes) && put(k_, common.k.codes, last.k.codes) &&
-           put(v_, common.v.codes, last.v.codes) &&
+           put(v_, reference::value_bytes(common.v, values_),
+               reference::value_bytes(last.v, values_)) &&
            put(scales_[0], common.q.descales, last.q.descales) &&
            put(scales_[1], common.k.descales, last.k.descales) &&
            put(scales_[2], common.v.descales, last.v.descales);
@@ -185,6 +188,7 @@ class Arena {
 
   reference::Shape shape_;
   LseSum lse_sum_;
+  Dtype codes_, values_;  ///< of Q and K, and of V
   Bytes lse_;
   Bytes q_, k_, v_, o_;
   std::array<Bytes, 3> scales_;
@@ -203,8 +207,9 @@ std::vector<std::uint16_t> output_alone(const Kernel& kernel, const reference::C
 TEST_P(OnDevice, TwoStreamsAtOnceDoNotDisturbEachOther) {
   if (!ready_) return;
   const reference::Shape shape = kernels_shape(1, 4, 300, 128);
-  const reference::CaseData data[] = {codes_of(shape, 62), codes_of(shape, 63)};
-  Arena arenas[] = {Arena(shape, GetParam().lse_sum), Arena(shape, GetParam().lse_sum)};
+  const reference::CaseData data[] = {codes_of(shape, 62, GetParam().codes()),
+                                      codes_of(shape, 63, GetParam().codes())};
+  Arena arenas[] = {Arena(shape, GetParam()), Arena(shape, GetParam())};
   cudaStream_t streams[2];
   std::vector<Plan> plans;
   std::vector<reference::Workspace> workspaces;
@@ -238,8 +243,8 @@ TEST_P(OnDevice, TwoStreamsAtOnceDoNotDisturbEachOther) {
 TEST_P(OnDevice, AReplayedGraphSeesNewInputsAndScales) {
   if (!ready_) return;
   const reference::Shape shape = kernels_shape(2, 2, 100, 128);
-  Arena arena(shape, GetParam().lse_sum);
-  reference::CaseData data = codes_of(shape, 64);
+  Arena arena(shape, GetParam());
+  reference::CaseData data = codes_of(shape, 64, GetParam().codes());
   ASSERT_TRUE(arena.allocated() && arena.fill(data));
   const auto planned = plan(arena.problem(), device_, &variant());
   ASSERT_TRUE(planned.ok()) << planned.status().message();
@@ -248,7 +253,7 @@ TEST_P(OnDevice, AReplayedGraphSeesNewInputsAndScales) {
   const auto launch = kept_launch(*planned, workspace->data());
   ASSERT_TRUE(launch.ok()) << launch.status().message();
   for (const std::uint64_t seed : {64, 65, 66}) {
-    data = codes_of(shape, seed);
+    data = codes_of(shape, seed, GetParam().codes());
     vary_descales(data);
     ASSERT_TRUE(arena.fill(data));
     arena.poison();
@@ -263,9 +268,9 @@ TEST_P(OnDevice, AReplayedGraphSeesNewInputsAndScales) {
 void expect_every_head(const Kernel& kernel, const Device& device, int batch, int heads,
                        std::int64_t seq) {
   const reference::Shape one = make_shape(1, 1, seq, seq, kernel.head_dim);
-  const reference::CaseData common = codes_of(one, 67);
-  const reference::CaseData last = codes_of(one, 68);
-  Arena arena(make_shape(batch, heads, seq, seq, kernel.head_dim), kernel.lse_sum);
+  const reference::CaseData common = codes_of(one, 67, kernel.codes());
+  const reference::CaseData last = codes_of(one, 68, kernel.codes());
+  Arena arena(make_shape(batch, heads, seq, seq, kernel.head_dim), kernel);
   if (!arena.allocated()) {
     GTEST_SKIP() << "not enough free device memory for this problem";
   }

@@ -19,11 +19,12 @@ namespace {
 /// A case in memory of its own, where an earlier kernel has yet to write the inputs.
 class Awaited {
  public:
-  explicit Awaited(const reference::CaseData& data)
+  Awaited(const reference::CaseData& data, const Variant& variant)
       : data_(data),
+        values_(variant.int8 ? variant.weights : data.dtype),
         inputs_{{data.q.codes, data.q.descales},
                 {data.k.codes, data.k.descales},
-                {data.v.codes, data.v.descales}},
+                {reference::value_bytes(data.v, values_), data.v.descales}},
         o_(data.q.codes.size()),
         lse_(o_.size() / static_cast<std::size_t>(data.shape.head_dim)),
         hidden_(problem(LseSum::kDenominator)) {
@@ -44,7 +45,7 @@ class Awaited {
     p.head_dim = shape.head_dim;
     p.q = q.view(inputs_[0].codes.data(), data_.dtype);
     p.k = kv.view(inputs_[1].codes.data(), data_.dtype);
-    p.v = kv.view(inputs_[2].codes.data(), data_.dtype);
+    p.v = kv.view(inputs_[2].codes.data(), values_);
     p.o = q.view(o_.data(), Dtype::kHalf);
     p.lse = lse_.data();
     p.lse_sum = lse_sum;
@@ -93,6 +94,7 @@ class Awaited {
   }
 
   const reference::CaseData& data_;
+  Dtype values_;  ///< V's
   Input inputs_[3];
   std::vector<std::uint16_t> o_;
   std::vector<float> lse_;
@@ -113,8 +115,8 @@ class EarlyStart : public testing::TestWithParam<const Variant*> {
     Device device;
     if (!use_backend(Backend::kHost, &device)) return;
     const Variant& variant = *GetParam();
-    const auto data = case_data(shape, 91);
-    Awaited awaited(*data);
+    const auto data = case_data(shape, 91, GetParam()->codes());
+    Awaited awaited(*data, variant);
     reference::CheckOptions options;
     options.lse_sum = lse_sum;
     const Status served = variant.supports(awaited.problem(lse_sum), device);

@@ -71,7 +71,8 @@ TEST(EqualityOnHost, EveryScheduleGivesTheSameBits) {
   Device device;
   if (!use_backend(Backend::kHost, &device)) return;
   for (const Kernel& kernel : all_kernels()) {
-    const auto data = case_data(make_shape(1, 2, 61, kernel.keys(75), kernel.head_dim), 11);
+    const auto data =
+        case_data(make_shape(1, 2, 61, kernel.keys(75), kernel.head_dim), 11, kernel.codes());
     std::vector<std::uint16_t> first;
     for (const Schedule schedule : {Schedule::kFifo, Schedule::kLifo, Schedule::kRandom}) {
       device.executor =

@@ -28,7 +28,7 @@ class Families : public VariantTest {
   /// Passes the gates, and each output is the reference's, rounded once.
   void expect_exact(const reference::Shape& shape, std::uint64_t seed,
                     const std::vector<Dtype>& outputs) {
-    const auto data = case_data(shape, seed);
+    const auto data = case_data(shape, seed, codes());
     for (const Dtype output : outputs) {
       SCOPED_TRACE(testing::Message() << shape.name << " " << name_of(output));
       reference::CheckOptions options;
@@ -36,6 +36,8 @@ class Families : public VariantTest {
       const auto result = reference::check(variant(), *data, device_, config().tolerances, options);
       ASSERT_TRUE(result.ok()) << result.status().message();
       EXPECT_TRUE(result->pass) << result->failure();
+      // Weights of 8-bit scores have a factor in common that is near 1: they are rounded.
+      if (variant().int8) continue;
       for (std::size_t i = 0; i < result->output.size(); ++i) {
         ASSERT_EQ(result->output[i], reference::encode_16(data->reference_kernel.o[i], output))
             << "element " << i;
@@ -105,7 +107,7 @@ std::shared_ptr<const reference::CaseData> two_maxima(float above, int head_dim)
   constexpr std::int64_t kKeys = 2048;
   constexpr float kLargest = 4.0F;
   const auto dim = static_cast<std::size_t>(head_dim);
-  const auto code = [](float x) { return reference::encode_fp8(x, Dtype::kE4M3); };
+  const auto code = [](float x) { return reference::encode_code(x, Dtype::kE4M3); };
   reference::CaseData data;
   data.shape = make_shape(1, 1, kRows, kKeys, head_dim);
   data.softmax_scale = std::log(2.0F);
@@ -124,7 +126,7 @@ std::shared_ptr<const reference::CaseData> two_maxima(float above, int head_dim)
 }
 
 TEST_P(Families, ALongTailMayBeRoundedRelativeToAnyMaximum) {
-  if (!ready_) return;
+  if (!ready_ || variant().int8) return;  // of weights in E4M3
   for (const float above : {0.0F, 0.6875F, 0.9375F, 1.0F}) {
     SCOPED_TRACE(above);
     reference::CheckOptions options;
@@ -166,7 +168,7 @@ TEST_P(Families, AScaleOfZeroMakesEveryKeyAlike) {
         reference::CheckOptions options = once();
         options.budgets_only = true;
         if (!serves_or_known_decline(variant(), shape, device_, options)) continue;
-        reference::CaseData data = *case_data(shape, 27);
+        reference::CaseData data = *case_data(shape, 27, codes());
         data.q.descales[0] = 0.0F;
         data.k.descales[1] = -0.0F;
         // A product that is no float any more.
@@ -192,7 +194,7 @@ TEST_P(Families, ScoresAtTheEndsOfWhatThereIs) {
     for (const std::uint8_t sign : {0x80, 0x00}) {
       for (const float descale : {0x1p-13F, -0x1p-13F}) {
         SCOPED_TRACE(testing::Message() << shape.name << " " << +sign << " " << descale);
-        reference::CaseData data = *case_data(shape, 28);
+        reference::CaseData data = *case_data(shape, 28, codes());
         std::fill(data.q.codes.begin(), data.q.codes.end(), kMost);
         std::fill(data.k.codes.begin(), data.k.codes.end(), kMost | sign);
         data.q.descales = {descale};

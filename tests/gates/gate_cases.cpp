@@ -97,15 +97,16 @@ bool is_known_decline(const Status& status) {
   static const std::regex kKnown(
       " serves (head_dim [0-9, andor]+, not|no mask, not|heads_q == heads_kv, not|"
       "one FP8 format for q, k and v, not|a row-major v \\(stride_dim 1\\), not|"
-      "e4m3, not e5m2|(at most|more than) 128 keys, not|"
+      "e4m3, not e5m2|int8 q and k and (half|bf16) v, not|(at most|more than) 128 keys, not|"
       "at most 64 query rows of a KV head of whole tensors, not)");
   return std::regex_search(status.message(), kKnown);
 }
 
 bool serves_or_known_decline(const Variant& variant, const reference::Shape& shape,
                              const Device& device, const reference::CheckOptions& options,
-                             Dtype dtype) {
-  const Status status = reference::serves(variant, shape, dtype, device, options);
+                             std::optional<Dtype> dtype) {
+  const Status status =
+      reference::serves(variant, shape, dtype.value_or(variant.codes()), device, options);
   if (status.ok()) return true;
   EXPECT_TRUE(is_known_decline(status)) << variant.name << " declines: " << status.message();
   return false;
@@ -113,9 +114,10 @@ bool serves_or_known_decline(const Variant& variant, const reference::Shape& sha
 
 void expect_pass_or_known_decline(const Variant& variant, const reference::Shape& shape,
                                   std::uint64_t seed, const Device& device,
-                                  const reference::CheckOptions& options, Dtype dtype) {
+                                  const reference::CheckOptions& options,
+                                  std::optional<Dtype> dtype) {
   if (!serves_or_known_decline(variant, shape, device, options, dtype)) return;
-  expect_pass(variant, *case_data(shape, seed, dtype), device, options);
+  expect_pass(variant, *case_data(shape, seed, dtype.value_or(variant.codes())), device, options);
 }
 
 std::vector<const Variant*> all_variants() {
@@ -139,7 +141,8 @@ std::vector<Kernel> all_kernels() {
   for (const sm90::TileShape& shape : sm90::kTileShapes) {
     kernels.push_back({std::string(shape.kernel), *find_variant(shape.variant), shape.head_dim,
                        shape.sums == sm90::Sums::exact ? LseSum::kExact : LseSum::kDenominator,
-                       !shape.config.two_terms, shape.config.tile_n, shape.config.stages});
+                       !shape.config.two_terms && !shape.config.int8(), shape.config.two_terms,
+                       shape.config.tile_n, shape.config.stages});
   }
   return kernels;
 }

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <tuple>
@@ -46,17 +47,18 @@ void expect_pass(const Variant& variant, const reference::CaseData& data, const 
 /// not on this list is a failure, so that nothing goes untested by accident.
 bool is_known_decline(const Status& status);
 
-/// Whether the variant serves a shape; if not, its reason must be a known decline.
+/// Whether the variant serves a shape; if not, its reason must be a known decline. Without a dtype,
+/// of the variant's codes.
 bool serves_or_known_decline(const Variant& variant, const reference::Shape& shape,
                              const Device& device, const reference::CheckOptions& options = {},
-                             Dtype dtype = Dtype::kE4M3);
+                             std::optional<Dtype> dtype = std::nullopt);
 
 /// expect_pass() on drawn inputs where the variant serves the shape; otherwise the decline must be
 /// a known one. Asks the variant before anything is computed.
 void expect_pass_or_known_decline(const Variant& variant, const reference::Shape& shape,
                                   std::uint64_t seed, const Device& device,
                                   const reference::CheckOptions& options = {},
-                                  Dtype dtype = Dtype::kE4M3);
+                                  std::optional<Dtype> dtype = std::nullopt);
 
 /// Both backends, as gtest parameters.
 inline const std::vector<Backend> kBackends = {Backend::kHost, Backend::kDevice};
@@ -72,9 +74,11 @@ struct Kernel {
   int head_dim = 64;
   LseSum lse_sum = LseSum::kDenominator;  ///< that the problems that are its own ask for
   bool many_keys = false;                 ///< it serves more than 128 keys and no fewer
+  bool few_keys = false;                  ///< it serves at most 128 keys
   int tile_n = 0;                         ///< of sm90: keys of a KV tile, and
   int stages = 0;                         ///< of sm90: tiles in flight; else 0
 
+  Dtype codes() const { return variant != nullptr ? variant->codes() : Dtype::kE4M3; }
   /// `few` keys, at most 128, or as many more as it takes for this kernel.
   std::int64_t keys(std::int64_t few) const { return many_keys ? few + 128 : few; }
   /// `many` query rows of a head, or as many as this kernel serves.
@@ -96,6 +100,7 @@ class VariantTest : public testing::TestWithParam<BackendVariant> {
  protected:
   void SetUp() override { ready_ = use_backend(std::get<0>(GetParam()), &device_); }
   const Variant& variant() const { return *std::get<1>(GetParam()); }
+  Dtype codes() const { return variant().codes(); }
   /// The head dims that the variant has kernels for.
   std::vector<int> head_dims() const;
   /// Kernel::keys() and rows().

@@ -42,7 +42,7 @@ bool is_for(Backend backend, const reference::Shape& shape, std::size_t variant,
 bool is_for(const Variant& variant, const reference::Shape& shape) {
   const Result<Device> host = device_of(Backend::kHost);
   if (!host.ok()) return true;
-  const Status status = reference::serves(variant, shape, Dtype::kE4M3, *host);
+  const Status status = reference::serves(variant, shape, variant.codes(), *host);
   return status.ok() || !is_known_decline(status);
 }
 
@@ -74,7 +74,7 @@ class ForwardGate : public testing::TestWithParam<GateCase> {};
 TEST_P(ForwardGate, Passes) {
   Device device;
   if (!use_backend(GetParam().backend, &device)) return;
-  const auto data = case_data(*GetParam().shape, GetParam().seed);
+  const auto data = case_data(*GetParam().shape, GetParam().seed, GetParam().variant->codes());
   expect_pass(*GetParam().variant, *data, device);
 }
 

@@ -34,9 +34,10 @@ class StreamKTail : public VariantTest {
 
   /// A plan, of tensors that are gone: nothing is launched.
   Result<Plan> plan_of(const reference::Shape& shape, const PlanOptions& options) const {
-    const auto data = case_data(shape, 81);
+    const auto data = case_data(shape, 81, codes());
     reference::CheckOptions check;
     check.lse = false;
+    check.values = variant().weights;
     const auto harness = reference::Harness::make(*data, device_, check);
     if (!harness.ok()) return harness.status();
     return plan((*harness)->problem(), device_, &variant(), options);
@@ -186,13 +187,14 @@ TEST_P(StreamKTail, PlansMayShareOneWorkspace) {
   };
   reference::CheckOptions options;
   options.lse = false;
+  options.values = variant().weights;
   for (const int head_dim : head_dims()) {
     std::vector<Turn> turns;
     std::size_t bytes = 0;
     for (int i = 0; i < kPlans; ++i) {
       const auto shape = make_shape(1, 1 + i % 3, 40, is_short() ? 100 : 300, head_dim);
       if (!serves_or_known_decline(variant(), shape, device_, options)) continue;
-      auto harness = reference::Harness::make(*case_data(shape, 84), device_, options);
+      auto harness = reference::Harness::make(*case_data(shape, 84, codes()), device_, options);
       ASSERT_TRUE(harness.ok()) << harness.status().message();
       Result<Plan> planned = plan((*harness)->problem(), device_, &variant());
       ASSERT_TRUE(planned.ok()) << planned.status().message();

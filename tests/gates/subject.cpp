@@ -37,7 +37,7 @@ Result<RunOutput> run_oracle(const CaseData& data, const Device& /*device*/, Dty
 }
 
 Subject model_subject(const char* name, reference::Weights weights) {
-  return {name, Backend::kHost, weights == reference::Weights::kE4M3,
+  return {name, Backend::kHost, weights == reference::Weights::kE4M3 ? Dtype::kE4M3 : Dtype::kHalf,
           [weights](const CaseData& data, const Device& /*device*/, Dtype output,
                     const PlanOptions& /*options*/) -> Result<RunOutput> {
             reference::ModelOptions options;
@@ -53,7 +53,7 @@ Subject model_subject(const char* name, reference::Weights weights) {
 
 Subject kernel_subject(Backend backend, const Kernel& kernel) {
   return {
-      std::string(name_of(backend)) + "_" + kernel.name, backend, kernel.variant->fp8_p,
+      std::string(name_of(backend)) + "_" + kernel.name, backend, kernel.variant->weights,
       [kernel](const CaseData& data, const Device& device, Dtype output, const PlanOptions& plan) {
         reference::CheckOptions options;
         options.plan = plan;
@@ -94,7 +94,7 @@ struct Graph {
 void PrintTo(const Subject& subject, std::ostream* os) { *os << subject.name; }
 
 std::vector<Subject> all_subjects() {
-  std::vector<Subject> subjects = {{"host_oracle", Backend::kHost, false, run_oracle},
+  std::vector<Subject> subjects = {{"host_oracle", Backend::kHost, Dtype::kHalf, run_oracle},
                                    model_subject("host_model_half", reference::Weights::kHalf),
                                    model_subject("host_model_e4m3", reference::Weights::kE4M3)};
   for (const Backend backend : kBackends) {
@@ -115,7 +115,8 @@ CaseData codes_of(const reference::Shape& shape, std::uint64_t seed, Dtype dtype
   const std::int64_t kv_heads = std::int64_t{shape.batch} * shape.heads_kv;
   data.q = reference::quantise(inputs->q, q_heads, shape.seq_q * shape.head_dim, dtype);
   data.k = reference::quantise(inputs->k, kv_heads, shape.seq_kv * shape.head_dim, dtype);
-  data.v = reference::quantise(inputs->v, kv_heads, shape.seq_kv * shape.head_dim, dtype);
+  const Dtype of_v = dtype == Dtype::kInt8 ? Dtype::kE4M3 : dtype;
+  data.v = reference::quantise(inputs->v, kv_heads, shape.seq_kv * shape.head_dim, of_v);
   return data;
 }
 

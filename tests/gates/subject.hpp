@@ -17,13 +17,14 @@ namespace fp8_sdpa::tests {
 struct Subject {
   std::string name;  ///< "<backend>_<kernel>", "host_oracle", "host_model_half", "host_model_e4m3"
   Backend backend = Backend::kHost;
-  bool fp8_p = false;
+  Dtype weights = Dtype::kHalf;  ///< what P is rounded to
   /// O as bits of `output`, and LSE, from codes and descales.
   std::function<Result<reference::RunOutput>(const reference::CaseData&, const Device&,
                                              Dtype output, const PlanOptions& options)>
       run;
   Kernel kernel = {};  ///< what it is for; no variant where it is the oracle or the rounding model
 
+  bool fp8_p() const { return is_fp8(weights); }
   /// Skips the calling test where the backend cannot be used.
   bool prepare(Device* device) const { return use_backend(backend, device); }
 };

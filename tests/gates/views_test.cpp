@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "reference/oracle/case.hpp"
+#include "reference/judge/harness.hpp"
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {
@@ -67,7 +68,7 @@ TEST_P(Views, BroadcastsGiveWhatCopiesGive) {
     options.budgets_only = true;
     options.padded = true;
     if (!serves_or_known_decline(variant(), shape, device_, options)) continue;
-    reference::CaseData copies = *case_data(shape, 92);
+    reference::CaseData copies = *case_data(shape, 92, codes());
     for (auto* tensor : {&copies.q, &copies.k, &copies.v}) repeat_first_head(*tensor);
     const auto data = reference::from_codes(std::move(copies));
     // Each map has steps of its own: what one tensor walks in, another does not.
@@ -107,11 +108,16 @@ TEST_P(Views, RowsMayOverlap) {
     options.rerun = false;
     options.budgets_only = true;
     if (!serves_or_known_decline(variant(), shape, device_, options)) continue;
-    reference::CaseData rows = *case_data(shape, 93);
+    reference::CaseData rows = *case_data(shape, 93, codes());
     std::array<std::vector<std::uint8_t>, 3> windows;
     std::size_t next = 0;
     for (auto* tensor : {&rows.q, &rows.k, &rows.v}) {
       windows[next++] = overlap_rows(*tensor, static_cast<std::size_t>(head_dim));
+    }
+    if (variant().int8) {
+      reference::QuantisedTensor v = rows.v;
+      v.codes = windows[2];
+      windows[2] = reference::value_bytes(v, variant().weights);
     }
     const auto data = reference::from_codes(std::move(rows));
     options.edit = [&windows](Problem& p) {

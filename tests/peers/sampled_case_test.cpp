@@ -59,7 +59,7 @@ std::vector<std::uint16_t> bits_of(const std::vector<float>& o, Dtype format, fl
     if (size_of(format) == 2) {
       bits[i] = reference::encode_16(o[i] * scale, format);
     } else {
-      bytes[i] = reference::encode_fp8(o[i] * scale, format);
+      bytes[i] = reference::encode_code(o[i] * scale, format);
     }
   }
   return bits;

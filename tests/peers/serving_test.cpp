@@ -43,7 +43,7 @@ void expect_judged(const Cache& cache, const char* variant) {
   EXPECT_GT(errors->o, 0.0);
   EXPECT_LE(errors->lse, most_error(of));
   Problem other_scale = cache.problem();
-  other_scale.softmax_scale *= of.fp8_p ? 1.5F : 1.05F;
+  other_scale.softmax_scale *= of.fp8_p() ? 1.5F : 1.05F;
   const auto of_scale = run(cache, other_scale, of);
   ASSERT_TRUE(of_scale.ok());
   EXPECT_GT(of_scale->o, most_error(of));

@@ -172,7 +172,7 @@ void add_output_faults(Faults& faults) {
       "o_rounded_to_e4m3", "O is rounded to E4M3 on its way out",
       [](const CaseData&, Attended& out) {
         for (float& x : out.o) {
-          x = reference::decode_table(Dtype::kE4M3)[reference::encode_fp8(x, Dtype::kE4M3)];
+          x = reference::decode_table(Dtype::kE4M3)[reference::encode_code(x, Dtype::kE4M3)];
         }
       });
   faults.add_after("o_rounded_toward_zero_in_bf16", "O is cut to bf16 and called half",
@@ -333,7 +333,7 @@ void add_arithmetic_faults(Faults& faults) {
       "weights_in_unscaled_e4m3", "P is rounded to E4M3 without a scale",
       [](Recipe& recipe) {
         recipe.rounded = [](double weight) {
-          const auto code = reference::encode_fp8(static_cast<float>(weight), Dtype::kE4M3);
+          const auto code = reference::encode_code(static_cast<float>(weight), Dtype::kE4M3);
           return double{reference::decode_table(Dtype::kE4M3)[code]};
         };
       },
@@ -348,7 +348,7 @@ void add_arithmetic_faults(Faults& faults) {
              [](Recipe& recipe) {
                recipe.rounded = [](double weight) {
                  const auto code =
-                     reference::encode_fp8(static_cast<float>(weight * 256.0), Dtype::kE4M3);
+                     reference::encode_code(static_cast<float>(weight * 256.0), Dtype::kE4M3);
                  return reference::decode_table(Dtype::kE4M3)[code] / 256.0;
                };
              });

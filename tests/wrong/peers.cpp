@@ -26,7 +26,7 @@ float to_half(float value) {
 }
 
 float to_e4m3(float value) {
-  return reference::decode_table(Dtype::kE4M3)[reference::encode_fp8(value, Dtype::kE4M3)];
+  return reference::decode_table(Dtype::kE4M3)[reference::encode_code(value, Dtype::kE4M3)];
 }
 
 /// Attention with normalised weights rounded to E4M3. No mask; as many query as KV heads.

@@ -147,6 +147,15 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
     blocks.seq = 1100;
     add(name + "_1100", blocks);
   }
+  QuantiserCase int8 = plain;
+  int8.to = Dtype::kInt8;
+  add("int8", int8);
+  add("int8_non_finite", int8).non_finite = true;
+  int8.static_descales = fixed.static_descales;
+  add("int8_static_descales", int8);
+  int8 = all;
+  int8.to = Dtype::kInt8;
+  add("int8_rotate_and_smooth", int8);
   add("non_finite", plain).non_finite = true;
   add("non_finite_rotate_and_smooth", all).non_finite = true;
 #endif

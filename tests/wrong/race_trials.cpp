@@ -7,7 +7,8 @@
 namespace fp8_sdpa::wrong {
 namespace {
 
-Trial trial_of(int heads_q, int heads_kv, std::int64_t seq_q, std::int64_t seq_kv) {
+Trial trial_of(int heads_q, int heads_kv, std::int64_t seq_q, std::int64_t seq_kv,
+               Dtype dtype = Dtype::kE4M3) {
   constexpr int kHeadDim = 64;
   constexpr std::uint64_t kSeed = 51;
   reference::Shape shape;
@@ -20,7 +21,7 @@ Trial trial_of(int heads_q, int heads_kv, std::int64_t seq_q, std::int64_t seq_k
   shape.inputs.family = "uniform";
   Trial trial;
   trial.name = "uniform_" + std::to_string(seq_q) + "x" + std::to_string(seq_kv);
-  trial.data = reference::make_case(shape, kSeed, Dtype::kE4M3);
+  trial.data = reference::make_case(shape, kSeed, dtype);
   trial.options.rerun = false;
   trial.os_threads = 2;  // ThreadSanitizer is to see blocks side by side
   return trial;
@@ -46,6 +47,11 @@ std::vector<Trial> make_race_trials() {
   }
   // For sm90: work tiles of more than one KV tile, some of which blocks share.
   trials.push_back(trial_of(3, 3, 300, 300));
+  for (const Asynchrony asynchrony : {Asynchrony::kLate, Asynchrony::kEager}) {
+    trials.push_back(trial_of(3, 3, 300, 500, Dtype::kInt8));
+    trials.back().name += "_int8";
+    trials.back().asynchrony = asynchrony;
+  }
   // For decode: rows of one warp, and keys of two splits; from the last block to the first, too.
   trials.push_back(trial_of(8, 2, 2, 300));
   trials.push_back(trials.back());

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "gpu/executor_options.hpp"
@@ -117,6 +118,40 @@ void add_hopper_trials(std::vector<Trial>& trials) {
   trials.back().schedule = Schedule::kWarpPriority;
 }
 
+/// Q and K of signed bytes: masks, shared KV heads, work tiles that blocks share, rings that go
+/// round, descales of any sign, and one so large that a step of a score is.
+void add_int8_trials(std::vector<Trial>& trials) {
+  CheckOptions padded;
+  padded.padded = true;
+  padded.budgets_only = true;
+  const auto add = [&](const std::string& name, const Shape& shape, Asynchrony asynchrony) {
+    trials.push_back(trial_of("int8_" + name, shape, padded, Dtype::kInt8));
+    trials.back().asynchrony = asynchrony;
+  };
+  for (const int head_dim : {64, 128, 256}) {
+    const std::string suffix = "_d" + std::to_string(head_dim);
+    for (const auto& [name, sizes, mask, asynchrony] :
+         {std::tuple{"gqa_70x400", Sizes{1, 2, 1, 70, 400}, Mask::kCausal, Asynchrony::kLate},
+          {"shared_3x40x470", Sizes{1, 3, 3, 40, 470}, Mask::kNone, Asynchrony::kEager},
+          {"6x20x150", Sizes{1, 6, 6, 20, 150}, Mask::kNone, Asynchrony::kLate}}) {
+      Shape shape = shape_of("normal", sizes, mask);
+      shape.head_dim = head_dim;
+      add(name + suffix, shape, asynchrony);
+    }
+    Shape shape = shape_of("zero_k", {1, 2, 2, 40, 200});
+    shape.head_dim = head_dim;
+    add("zero_k_40x200" + suffix, shape, Asynchrony::kLate);
+    shape = shape_of("normal", {2, 2, 2, 37, 190});
+    shape.head_dim = head_dim;
+    trials.push_back(edited("int8_scales_37x190" + suffix,
+                            trial_of("", shape, padded, Dtype::kInt8), vary_descales));
+    shape = shape_of("normal", {1, 3, 3, 40, 470});
+    shape.head_dim = head_dim;
+    trials.push_back(edited("int8_scales_shared_40x470" + suffix,
+                            trial_of("", shape, padded, Dtype::kInt8), vary_descales));
+  }
+}
+
 std::vector<Trial> make_kernel_trials() {
   CheckOptions bf16;
   bf16.output = Dtype::kBFloat16;
@@ -160,6 +195,7 @@ std::vector<Trial> make_kernel_trials() {
       edited("nan_in_v_37x90", plain, [&](CaseData& data) { data.v.codes[element] = kNanCode; }));
   add_hopper_trials(trials);
   add_edge_trials(trials);
+  add_int8_trials(trials);
   return trials;
 }
 
@@ -210,8 +246,9 @@ const std::vector<Trial>& model_trials() {
 
 void make_budgets(const std::vector<Trial>& trials) {
   for (const Trial& trial : trials) {
-    for (const bool fp8_p : {false, true}) {
-      budget_of(*trial.data, reference::model_of(fp8_p, trial.options.output));
+    const bool int8 = trial.data->dtype == Dtype::kInt8;
+    for (const Dtype weights : {Dtype::kHalf, int8 ? Dtype::kBFloat16 : Dtype::kE4M3}) {
+      budget_of(*trial.data, reference::model_of(weights, trial.options.output));
     }
   }
 }

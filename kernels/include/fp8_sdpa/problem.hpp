@@ -1,5 +1,6 @@
-// The problem: O = softmax(scale * Q K^T + mask) V, forward, with FP8 Q, K and V: attention as in
-// Vaswani et al., arXiv 1706.03762, section 3.2.1, computed tile by tile as in FlashAttention-2,
+// The problem: O = softmax(scale * Q K^T + mask) V, forward, with FP8 Q, K and V, or, more exact,
+// with Q and K in 8-bit integers (SageAttention, arXiv 2410.02367) and V in 16 bits: attention as
+// in Vaswani et al., arXiv 1706.03762, section 3.2.1, computed tile by tile as in FlashAttention-2,
 // arXiv 2307.08691, section 3.1.
 //
 // A row that sees no key, or whose attended scores are all -inf, has O = 0 and LSE = -inf. NaN in
@@ -13,14 +14,22 @@
 namespace fp8_sdpa {
 
 /// Element types. FP8 formats are those of "FP8 Formats for Deep Learning" (arXiv 2209.05433,
-/// section 3).
-enum class Dtype : std::uint8_t { kE4M3, kE5M2, kHalf, kBFloat16, kFloat };
+/// section 3); kInt8 is a signed byte.
+enum class Dtype : std::uint8_t { kE4M3, kE5M2, kHalf, kBFloat16, kFloat, kInt8 };
 
 /// Bytes of one element.
 constexpr int size_of(Dtype dtype) {
-  return dtype == Dtype::kE4M3 || dtype == Dtype::kE5M2 ? 1 : dtype == Dtype::kFloat ? 4 : 2;
+  switch (dtype) {
+    case Dtype::kE4M3:
+    case Dtype::kE5M2:
+    case Dtype::kInt8: return 1;
+    case Dtype::kHalf:
+    case Dtype::kBFloat16: return 2;
+    case Dtype::kFloat: return 4;
+  }
+  return 0;
 }
-constexpr bool is_fp8(Dtype dtype) { return size_of(dtype) == 1; }
+constexpr bool is_fp8(Dtype dtype) { return dtype == Dtype::kE4M3 || dtype == Dtype::kE5M2; }
 constexpr const char* name_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::kE4M3: return "e4m3";
@@ -28,6 +37,7 @@ constexpr const char* name_of(Dtype dtype) {
     case Dtype::kHalf: return "half";
     case Dtype::kBFloat16: return "bf16";
     case Dtype::kFloat: return "float";
+    case Dtype::kInt8: return "int8";
   }
   return "unknown";
 }
@@ -85,7 +95,7 @@ constexpr std::int64_t descales_of_head(Granularity granularity, std::int64_t ro
 /// NaN.
 struct Descales {
   /// (batch, heads_q), contiguous; of blocks (batch, heads_q, blocks). All three are required: for
-  /// codes without a scale, ones.
+  /// codes without a scale, ones; but v may be null where V is half or bf16.
   const float* q = nullptr;
   const float* k = nullptr;  ///< (batch, heads_kv), contiguous; of blocks (batch, heads_kv, blocks)
   const float* v = nullptr;  ///< as k
@@ -155,9 +165,9 @@ struct Problem {
   std::int64_t seq_q = 0;  ///< at most 2^40, as is seq_kv
   std::int64_t seq_kv = 0;
   int head_dim = 0;      ///< 64, 128 or 256 in most kernels: plan() declines others by kUnsupported
-  Tensor q;              ///< (batch, heads_q, seq_q, head_dim), FP8; packed: Ragged
-  Tensor k;              ///< (batch, heads_kv, seq_kv, head_dim), FP8; packed: Ragged; Pages
-  Tensor v;              ///< as k
+  Tensor q;              ///< (batch, heads_q, seq_q, head_dim), FP8 or int8; packed: Ragged
+  Tensor k;              ///< (batch, heads_kv, seq_kv, head_dim), as q; packed: Ragged; Pages
+  Tensor v;              ///< as k, but half or bf16 where q and k are int8
   Tensor o;              ///< as q, half or bf16; written
   float* lse = nullptr;  ///< optional (batch, heads_q, seq_q), contiguous: natural-log-sum-exp of
                          ///< the scaled scores

@@ -1,9 +1,9 @@
-// From bf16, half or float tensors to the FP8 codes and descales that a Problem takes, on the
-// device: amax / the format's largest number as the descale of each (batch, head), or of each block
-// of its rows, as in "FP8 Formats for Deep Learning", arXiv 2209.05433, section 3. Two options
-// change what is quantised and leave O as it is: rotation of Q and K (QuaRot, arXiv 2404.00456;
-// FlashAttention-3, arXiv 2407.08608, section 3.3, "incoherent processing"), and smoothing of K
-// (SageAttention, arXiv 2410.02367, section 4.2).
+// From bf16, half or float tensors to the FP8 or int8 codes and descales that a Problem takes, on
+// the device: amax / the format's largest number as the descale of each (batch, head), or of each
+// block of its rows, as in "FP8 Formats for Deep Learning", arXiv 2209.05433, section 3. Two
+// options change what is quantised and leave O as it is: rotation of Q and K (QuaRot, arXiv
+// 2404.00456; FlashAttention-3, arXiv 2407.08608, section 3.3, "incoherent processing"), and
+// smoothing of K (SageAttention, arXiv 2410.02367, section 4.2).
 #pragma once
 
 #include <array>
@@ -25,17 +25,18 @@ struct Quantisation {
   std::int64_t seq = 0;  ///< at most 2^30
   int head_dim = 0;      ///< 64, 128 or 256
   Tensor from;           ///< (batch, heads, seq, head_dim), bf16, half or float; stride_dim 1
-  Tensor codes;          ///< (batch, heads, seq, head_dim), E4M3 or E5M2; stride_dim 1; written
+  Tensor codes;  ///< (batch, heads, seq, head_dim), E4M3, E5M2 or int8; stride_dim 1; written
   /// (batch, heads), contiguous: from ~ code * descale; the code is x * (1 / descale), in fp32, to
   /// the nearest, ties to even, and saturates. Written: amax over the finite values / the
-  /// largest finite code, 1 where that is below 2^-100; read where static_descales says so.
+  /// largest finite code, 1 where that is below 2^-100; of int8, whose codes are -127 to 127 and
+  /// none of them NaN, NaN where a value is one. Read where static_descales says so.
   float* descales = nullptr;
   /// The caller's descales are taken, each positive and at least 2^-100; what is larger than the
   /// largest code saturates.
   bool static_descales = false;
   /// 0: as above. Else a descale for so many rows of a head, the last block perhaps shorter:
   /// kQueriesOfBlock or kKeysOfBlock, which Descales::granularity kBlock takes. Descales are then
-  /// (batch, heads, blocks), and amax is the block's.
+  /// (batch, heads, blocks), and amax is the block's. Not of int8.
   int block_rows = 0;
   /// x diag(r) H / sqrt(head_dim) is quantised in place of x, with H the Hadamard matrix in natural
   /// order and r of 1 and -1: bit i % 64 of splitmix64(seed + i / 64), set for -1. Q and K rotated
@@ -56,7 +57,7 @@ struct Quantisation {
   int dot_group = 1;
   /// Optional counter in device memory, not reset: the launch adds the number of infinities in
   /// `from` to it. They become the largest finite code of their sign, or, where rotated, whatever
-  /// sums with them are. NaN stays NaN.
+  /// sums with them are. NaN stays NaN, but for int8.
   std::uint32_t* infinities = nullptr;
 };
 

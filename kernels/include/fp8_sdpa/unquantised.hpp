@@ -1,5 +1,5 @@
-// Attention on bf16, half or float tensors in one call: quantise() to FP8, with rotation of Q and K
-// and smoothing of K, then forward(), on one stream.
+// Attention on bf16, half or float tensors in one call: quantise() to FP8 or int8, with rotation of
+// Q and K and smoothing of K, then forward(), on one stream.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,17 @@ struct CUstream_st;
 
 namespace fp8_sdpa {
 
+/// What an unquantised problem becomes.
+enum class Precision : std::uint8_t {
+  kFp8,  ///< Q, K and V in E4M3
+  /// Q and K in int8, V as it is: several times more exact, at some four fifths of the speed, on
+  /// sm_90 and the host executor. V is half or bf16; descales are of heads.
+  kInt8,
+};
+constexpr const char* name_of(Precision precision) {
+  return precision == Precision::kInt8 ? "int8" : "fp8";
+}
+
 /// A problem before its quantisation.
 struct UnquantisedProblem {
   /// As Problem says, but that q, k and v are bf16, half or float, with stride_dim 1, that nothing
@@ -27,10 +38,12 @@ struct UnquantisedProblem {
   /// Quantisation::smooth of K: what all keys have in common costs nothing. The LSE is that of K as
   /// it was.
   bool smooth = true;
-  /// kBlock: descales of blocks, which are more exact, if q, k and v have one dtype, a variant
+  /// Of Precision::kFp8. kBlock: descales of blocks, which are more exact, if q, k and v have one
+  /// dtype, a variant
   /// serves them, and that is predicted to be faster, or a variant is given, or
   /// PlanOptions::batch_invariant is set; else, and with kHead, of heads.
   Granularity granularity = Granularity::kHead;
+  Precision precision = Precision::kFp8;
 };
 
 /// Such a problem bound to a device and a variant. Cheap to copy; holds pointers into the caller's
@@ -43,7 +56,7 @@ class UnquantisedPlan {
   /// The attention kernel's plan, on codes. Its tensors have no memory yet.
   const Plan& attention() const { return attention_; }
   /// Bytes of device memory that forward() needs beside the tensors, aligned to
-  /// kWorkspaceAlignment: Q, K and V in FP8, and what their kernels need.
+  /// kWorkspaceAlignment: Q, K and V as codes, and what their kernels need.
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
@@ -57,7 +70,7 @@ class UnquantisedPlan {
 };
 
 /// Checks the problem, picks a variant unless one is given, and binds them: plan() of quantise.hpp
-/// for Q, K and V, and of plan.hpp for their codes in E4M3. Their errors, with "q: " before what is
+/// for Q, K and V, and of plan.hpp for their codes. Their errors, with "q: " before what is
 /// said of Q's quantisation; kInvalidArgument for PlanOptions::no_workspace.
 Result<UnquantisedPlan> plan(const UnquantisedProblem& problem, const Device& device,
                              const Variant* variant = nullptr, const PlanOptions& options = {});

@@ -3,6 +3,7 @@
 // Data flow of a tile, all in registers but Q, K and V^T:
 //   S = Q K^T (wgmma, A and B in shared memory) -> mask -> weights, m, l -> P (E4M3)
 //   O' = P V (wgmma, A in registers) -> O = O rescale + O'
+// With Config::int8() S begins as kInt8Zero, P is of 16 bits, and P V adds to O rescale itself.
 // The pipelines differ in what runs beside the softmax; i counts this warpgroup's tiles:
 //   kSerial   QK(i) . softmax(i) . PV(i) .
 //   kOverlap  QK(i) PV(i-1) . softmax(i) under PV(i-1) .
@@ -34,11 +35,13 @@ struct Consumer : OwnRows<T> {
   static constexpr int kExpsInHand = kConfig.exps_in_hand;
   static constexpr std::uint16_t kLinearExp2 = kConfig.linear_exp2;
   /// Whether K of the next tile is waited for while P V of this one runs.
-  static constexpr bool kWaitAhead = kConfig.ping_pong || kConfig.mma_row_sums;
+  static constexpr bool kWaitAhead = kConfig.ping_pong || kConfig.mma_row_sums || T::kInt8;
   /// Whether the descriptors of the next Q K^T are computed while P V of this tile runs; with four
   /// warps a scheduler, others fill that gap.
   static constexpr bool kDescribeAhead = kConfig.ping_pong && T::kConsumers < 4;
-  using Weights = std::uint32_t[T::kTileN / kDepth][4];
+  using Weights = std::uint32_t[T::kTileN / T::kPvDepth][4];
+  /// Scores as the multiply leaves them.
+  using RawScores = std::conditional_t<T::kInt8, std::uint32_t, float>[T::kScoreRegisters];
   using Outputs = float[T::kOutputRegisters];
   template <int kColumn>
   using Fresh = float[kFreshRegisters<T, kColumn>];
@@ -70,6 +73,7 @@ struct Consumer : OwnRows<T> {
     } else {
       R::recall_scale();
     }
+    if constexpr (T::kInt8) scale_int8_max(rows);
     // One that shares its keys with nobody has come past all of them.
     if constexpr (T::kKvSplits == 1) return position;
     return tiles_before + static_cast<unsigned>(work.tiles);
@@ -117,10 +121,48 @@ struct Consumer : OwnRows<T> {
       next_scores = {operands.queries >> 32 << 32 | low[0], operands.keys >> 32 << 32 | low[1]};
     }
   }
-  GPU_FN void issue_scores(Scores& s) const {
-    gpu::forget_registers(s);
+  GPU_FN void issue_scores(RawScores& s) const {
+    const auto at = kDescribeAhead ? next_scores : describe(position);
+    if constexpr (T::kInt8) {
+#pragma unroll
+      for (std::uint32_t& score : s) score = kInt8Zero;
+      gpu::pin_registers(s);
+      gpu::wgmma_fence();
+      operands.add_scores(at, s);
+    } else {
+      gpu::forget_registers(s);
+      gpu::wgmma_fence();
+      operands.scores(at, s);
+    }
+    gpu::wgmma_commit();
+  }
+  /// Scores that have been waited for, as floats.
+  GPU_FN static void take_scores(RawScores& raw, Scores& s) {
+    gpu::pin_registers(raw);
+#pragma unroll
+    for (int i = 0; i < T::kScoreRegisters; ++i) s[i] = __builtin_bit_cast(float, raw[i]);
+  }
+  /// Scores of the tile at `position`, its keys released.
+  GPU_FN void find_scores(Scores& s) {
+    if constexpr (T::kInt8) {
+      RawScores raw;
+      issue_scores(raw);
+      gpu::wgmma_wait<0>();
+      take_scores(raw, s);
+    } else {
+      issue_scores(s);
+      gpu::wgmma_wait<0>();
+    }
+    release_keys(position);
+  }
+  /// O = O rescale + P V, issued; with Config::int8().
+  GPU_FN void issue_outputs(const Weights& weights, unsigned at, const float (&rescale)[2],
+                            Outputs& o) const {
+#pragma unroll
+    for (int i = 0; i < T::kOutputRegisters; ++i) o[i] *= rescale[i / 2 % 2];
+    gpu::pin_registers(o);
     gpu::wgmma_fence();
-    operands.scores(kDescribeAhead ? next_scores : describe(position), s);
+    operands.add_outputs(weights, slot_of<T::kStages>(at), o);
     gpu::wgmma_commit();
   }
   /// Columns from kColumn on, into accumulators of their own: the tensor cores' sums are short
@@ -136,9 +178,10 @@ struct Consumer : OwnRows<T> {
   template <Masks kMasks>
   GPU_FN void begin_softmax(Scores& s, int at_tile, float (&rescale)[2]) {
     constexpr bool kIntegers = kConfig.integer_max;
-    gpu::pin_registers(s);
+    if constexpr (!T::kInt8) gpu::pin_registers(s);
     const bool masked = kMasks == Masks::kSome || (kMasks == Masks::kMaybe && at_tile >= unmasked);
-    const bool rare = kIntegers && (masked || any_is_negative(rows));
+    // Those of signed bytes are positive: kInt8Zero.
+    const bool rare = kIntegers && !T::kInt8 && (masked || any_is_negative(rows));
     if (rarely(masked)) mask(s, at_tile);
     R::recall_scale();
     float top[2];
@@ -150,6 +193,8 @@ struct Consumer : OwnRows<T> {
     }
     if constexpr (T::kBlockScales) {
       grow_scaled_max(top, rows, rescale);
+    } else if constexpr (T::kInt8) {
+      grow_max_by_offsets(top, rows, rescale);
     } else {
       grow_max(top, rows, rescale);
     }
@@ -191,7 +236,14 @@ struct Consumer : OwnRows<T> {
       exponentiate<kExpsInHand, T::kScoreRegisters>(s, rows.scale, offset);
       sums.template add<kExpsInHand, T::kScoreRegisters>(s);
       sums.finish(rows);
-      pack<0, T::kScoreRegisters>(s, rows.scale, offset, weights);
+      pack_all(s, offset, weights);
+    }
+  }
+  GPU_FN void pack_all(const Scores& s, const float (&offset)[2], Weights& weights) const {
+    if constexpr (T::kInt8) {
+      pack_16_bit<kConfig.formats>(s, weights);
+    } else {
+      pack<0, T::kScoreRegisters, kLinearExp2>(s, rows.scale, offset, weights);
     }
   }
   GPU_FN void take_weights(Scores& s, Weights& weights) {
@@ -202,7 +254,7 @@ struct Consumer : OwnRows<T> {
       sums.template add<0, T::kScoreRegisters>(s);
       sums.finish(rows);
     }
-    pack<0, T::kScoreRegisters, kLinearExp2>(s, rows.scale, offset, weights);
+    pack_all(s, offset, weights);
   }
   /// O = O rescale + O' in columns from kColumn on.
   template <int kColumn>
@@ -231,13 +283,21 @@ struct Consumer : OwnRows<T> {
   /// P V of the tile at `at`, waited for and added.
   GPU_FN void finish_outputs(const Weights& weights, unsigned at, const float (&rescale)[2],
                              Outputs& o) {
-    Fresh<0> fresh;
-    Fresh<0> spare;
-    gpu::forget_registers(fresh);
-    gpu::forget_registers(spare);
-    issue_outputs<0>(weights, at, fresh);
-    describe_ahead(position + T::kKvSplits);
-    finish_chunks<0>(weights, at, rescale, fresh, spare, o);
+    if constexpr (T::kInt8) {
+      issue_outputs(weights, at, rescale, o);
+      describe_ahead(position + T::kKvSplits);
+      if constexpr (kConfig.pipeline == Pipeline::kSerial) wait_ahead<0>();
+      gpu::wgmma_wait<0>();
+      gpu::pin_registers(o);
+    } else {
+      Fresh<0> fresh;
+      Fresh<0> spare;
+      gpu::forget_registers(fresh);
+      gpu::forget_registers(spare);
+      issue_outputs<0>(weights, at, fresh);
+      describe_ahead(position + T::kKvSplits);
+      finish_chunks<0>(weights, at, rescale, fresh, spare, o);
+    }
   }
   /// From the columns on that are in `fresh`, issued already. Chunks that leave room for two are
   /// multiplied while the one before is added. The next chunk takes over the registers of the one
@@ -324,15 +384,16 @@ struct Consumer : OwnRows<T> {
     Weights weights;
     float rescale[2];
     if constexpr (!kWaitAhead) wait_keys(position);
-    issue_scores(s);
-    gpu::wgmma_wait<0>();
-    release_keys(position);
+    find_scores(s);
     begin_softmax<kMasks>(s, tile, rescale);
     if constexpr (kConfig.ping_pong) {
       weigh_ping_pong(s, weights);
     } else {
       const float offset[2] = {offset_of_row(0), offset_of_row(1)};
-      if constexpr (kConfig.mma_row_sums) {
+      if constexpr (T::kInt8) {
+        exponentiate<0, T::kScoreRegisters>(s, rows.scale, offset);
+        take_weights(s, weights);
+      } else if constexpr (kConfig.mma_row_sums) {
         exponentiate<0, T::kScoreRegisters, kLinearExp2>(s, rows.scale, offset);
         pack<0, T::kScoreRegisters, kLinearExp2>(s, rows.scale, offset, weights);
       } else {
@@ -350,9 +411,7 @@ struct Consumer : OwnRows<T> {
     {
       Scores s;
       wait_keys(position);
-      issue_scores(s);
-      gpu::wgmma_wait<0>();
-      release_keys(position);
+      find_scores(s);
       begin_softmax<Masks::kMaybe>(s, tile, rescale);
       weigh(s);
       wait_values(position);
@@ -370,18 +429,29 @@ struct Consumer : OwnRows<T> {
     Scores s;
     float new_rescale[2];
     const unsigned before = position - T::kKvSplits;
-    issue_scores(s);
-    Fresh<0> fresh;
-    gpu::forget_registers(fresh);
-    issue_outputs<0>(weights, before, fresh);
+    [[maybe_unused]] RawScores raw;
+    [[maybe_unused]] Fresh<0> fresh;
+    if constexpr (T::kInt8) {
+      issue_scores(raw);
+      issue_outputs(weights, before, rescale, o);
+    } else {
+      issue_scores(s);
+      gpu::forget_registers(fresh);
+      issue_outputs<0>(weights, before, fresh);
+    }
     gpu::wgmma_wait<1>();
     release_keys(position);
+    if constexpr (T::kInt8) take_scores(raw, s);
     begin_softmax<Masks::kMaybe>(s, tile, new_rescale);
     weigh(s);
     wait_values(position);
     if (tile >= T::kKvSplits) wait_keys(position + T::kKvSplits);
     gpu::wgmma_wait<0>();
-    add<0>(fresh, rescale, o);
+    if constexpr (T::kInt8) {
+      gpu::pin_registers(o);
+    } else {
+      add<0>(fresh, rescale, o);
+    }
     release_values(before);
     take_weights(s, weights);
     rescale[0] = new_rescale[0];

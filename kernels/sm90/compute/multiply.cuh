@@ -19,7 +19,7 @@ struct Operands {
       : queries(from_shuffle(gpu::advance_descriptor(
             sm.queries[0].descriptor(), Shared::Queries::offset(row_group * kWarpgroupRows, 0)))),
         keys(from_shuffle(sm.keys[0].descriptor())),
-        values(from_shuffle(sm.values[0].descriptor())) {}
+        values(from_shuffle(values_descriptor(sm))) {}
 
   /// Descriptors of Q and K in their slots.
   struct ScoresAt {
@@ -39,6 +39,27 @@ struct Operands {
     }
   }
 
+  /// Issues s (64, tile_n) += Q K^T of signed bytes, Q from shared memory.
+  GPU_FN void add_scores(const ScoresAt& at, std::uint32_t (&s)[T::kScoreRegisters]) const {
+#pragma unroll
+    for (int dim = 0; dim < T::kHeadDim; dim += kDepth) {
+      gpu::wgmma_m64k32_int8(s, gpu::advance_descriptor(at.q, Shared::Queries::offset(0, dim)),
+                             gpu::advance_descriptor(at.k, Shared::Keys::offset(0, dim)), true);
+    }
+  }
+  /// Issues O (64, head_dim) += P V, 16-bit elements, V as it lies.
+  GPU_FN void add_outputs(const std::uint32_t (&weights)[T::kTileN / T::kPvDepth][4], int slot,
+                          float (&o)[T::kOutputRegisters]) const {
+    constexpr gpu::Float16 kType =
+        T::kConfig.formats == Formats::kInt8Half ? gpu::Float16::kHalf : gpu::Float16::kBFloat16;
+    const std::uint64_t v = advance_low(values, slot * int{sizeof(typename Shared::Values)});
+#pragma unroll
+    for (int key = 0; key < T::kTileN; key += T::kPvDepth) {
+      gpu::wgmma_m64k16<kType>(o, weights[key / T::kPvDepth],
+                               gpu::advance_descriptor(v, Shared::Values::offset(key, 0)), true);
+    }
+  }
+
   /// Issues O' (64, 2 kRegisters columns from `column` on) = P V.
   template <int kRegisters>
   GPU_FN void outputs(const std::uint32_t (&weights)[T::kTileN / kDepth][4], int slot, int column,
@@ -54,6 +75,13 @@ struct Operands {
   }
 
  private:
+  GPU_FN static std::uint64_t values_descriptor(const Shared& sm) {
+    if constexpr (T::kInt8) {
+      return sm.values[0].n_major_descriptor();
+    } else {
+      return sm.values[0].descriptor();
+    }
+  }
   /// What differs between lanes, if anything did, would be in the lower word.
   GPU_FN static std::uint64_t from_shuffle(std::uint64_t descriptor) {
     return descriptor >> 32 << 32 | gpu::shfl(static_cast<std::uint32_t>(descriptor), 0);

@@ -87,7 +87,13 @@ struct OwnRows : Rings<T> {
       if (!(score_scale_of_row(p, work, first_row_of_lane(work)) < 0.0F)) return;
     }
 #pragma unroll
-    for (float& score : s) score = -score;
+    for (float& score : s) {
+      if constexpr (T::kInt8) {
+        score = 2.0F * kInt8ZeroValue - score;
+      } else {
+        score = -score;
+      }
+    }
   }
   GPU_FN void mask(Scores& s, int at_tile) const {
     if (unmasked == kNegated) negate(s);

@@ -15,6 +15,7 @@
 #include "attention/online_softmax.hpp"
 #include "attention/register_softmax.hpp"
 #include "gpu/hopper.hpp"
+#include "sm90/config.hpp"
 
 namespace fp8_sdpa::sm90 {
 
@@ -221,6 +222,50 @@ GPU_FN void pack(const float (&s)[kRegisters], float scale, const float (&offset
     weights[i / 4][i % 4] = static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[0], p[1])) |
                             static_cast<std::uint32_t>(gpu::float2_to_e4m3x2(p[4], p[5])) << 16;
   }
+}
+
+/// The same to halves or bfloat16, in mma's layout, which is that of the scores.
+template <Formats kFormats, int kRegisters>
+GPU_FN void pack_16_bit(const float (&s)[kRegisters], std::uint32_t (&weights)[kRegisters / 8][4]) {
+#pragma unroll
+  for (int i = 0; i < kRegisters / 2; ++i) {
+    const auto store = [&](const auto& pair) {
+      static_assert(sizeof pair == sizeof(std::uint32_t));
+      __builtin_memcpy(&weights[i / 4][i % 4], &pair, sizeof pair);
+    };
+    if constexpr (kFormats == Formats::kInt8Half) {
+      store(gpu::float2_to_half2(s[2 * i], s[2 * i + 1]));
+    } else {
+      store(gpu::float2_to_bfloat162(s[2 * i], s[2 * i + 1]));
+    }
+  }
+}
+
+/// Scores of signed bytes are integers. Sums begin with these bits, which are those of 1.5 * 2^23,
+/// so that a float comes out whose mantissa is the score, plus that number: a score is at most
+/// 128 * 128 * 256 = 2^22 in magnitude. It cancels in differences of scores, which are all that
+/// weights depend on.
+inline constexpr std::uint32_t kInt8Zero = 0x4b400000;
+inline constexpr float kInt8ZeroValue = 0x1.8p23F;
+
+/// grow_max() where offsets of weights are rounded by more than their exponents are: older sums are
+/// rescaled by what the offset changes by, so that all weights of a row are off by the same.
+GPU_FN void grow_max_by_offsets(const float (&top)[2], Rows& rows, float (&rescale)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float before = weight_offset(rows, h);
+    rows.max[h] = gpu::max_nan(rows.max[h], attention::max_over_quad(top[h]));
+    rescale[h] = gpu::exp2_approx(weight_offset(rows, h) - before);
+  }
+}
+
+/// m in units of log2(e), without kInt8Zero, as far as the offset says: l is of weights by it.
+GPU_FN void scale_int8_max(Rows& rows) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    rows.max[h] = kLog2WeightScale - gpu::fma(kInt8ZeroValue, rows.scale, weight_offset(rows, h));
+  }
+  rows.scale = 1.0F;
 }
 
 }  // namespace fp8_sdpa::sm90

@@ -68,7 +68,7 @@ struct Loader {
 
   GPU_FN void run(NextWork<T> next) {
     for (; next.any(); next.find(p, next.step + 1)) load(next.work);
-    if constexpr (!T::kVInWorkspace) stop_transposers();
+    if constexpr (!T::kCopiesValues) stop_transposers();
     if constexpr (T::kTransposesOnce) gpu::mbarrier_arrive(sm.all_loaded());
   }
 
@@ -86,7 +86,7 @@ struct Loader {
     for (int tile = work.last_tile; tile >= work.first_tile; --tile, ++tiles_before) {
       const int slot = slot_of<T::kStages>(tiles_before);
       // V first: it is transposed while K is on its way.
-      if constexpr (!T::kVInWorkspace) {
+      if constexpr (!T::kCopiesValues) {
         if (!p.v_transposed) load_values(tile, v_at);
       }
       gpu::mbarrier_wait(sm.key_empty[slot], empty_parity<T::kStages>(tiles_before));
@@ -95,7 +95,9 @@ struct Loader {
       }
       gpu::mbarrier_arrive_expect_tx(sm.key_full[slot], sizeof(sm.keys[0]));
       load_rows(sm.keys[slot], p.k, sm.key_full[slot], tile * T::kTileN, k_at);
-      if constexpr (T::kVInWorkspace) {
+      if constexpr (T::kInt8) {
+        load_as_it_lies(tile, v_at);
+      } else if constexpr (T::kVInWorkspace) {
         load_from_workspace(work, tile);
       } else if (p.v_transposed) {
         load_transposed(tile, v_at);
@@ -117,6 +119,12 @@ struct Loader {
     gpu::mbarrier_arrive_expect_tx(full, sizeof(sm.staging[0]));
     load_rows(sm.staging[staging.slot], p.v, full, tile * T::kTileN >> p.v_pairs, at);
     staging.next();
+  }
+  GPU_FN void load_as_it_lies(int tile, const MapPlace& at) {
+    const int slot = slot_of<T::kStages>(tiles_before);
+    gpu::mbarrier_wait(sm.value_empty[slot], empty_parity<T::kStages>(tiles_before));
+    gpu::mbarrier_arrive_expect_tx(sm.value_full[slot], sizeof(sm.values[0]));
+    load_rows(sm.values[slot], p.v, sm.value_full[slot], tile * T::kTileN, at);
   }
   /// In place of a tile, word that there is no other: to each of those that wait for one.
   GPU_FN void stop_transposers() {

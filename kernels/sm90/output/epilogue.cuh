@@ -41,7 +41,7 @@ struct Epilogue {
     }
     if constexpr (T::kMaySplit) {
       if (is_cut(p, range)) {
-        if constexpr (T::kBlockScales) {
+        if constexpr (T::kScaledMax) {
 #pragma unroll
           for (float& x : share) x *= held.v_descale;
         }

@@ -56,7 +56,7 @@ struct Params {
   float* lse;  ///< or null
   const float* descale_q;
   const float* descale_k;
-  const float* descale_v;
+  const float* descale_v;  ///< or null, of a V of 16 bits
   attention::Strides o_strides;
   MapSteps q_steps, k_steps, v_steps;
   attention::Divisor heads_q;

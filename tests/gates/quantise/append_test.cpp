@@ -208,7 +208,7 @@ class Appended {
                                     head * cache.stride_head +
                                     slot % c.page_size * cache.stride_seq + dim;
             const std::ptrdiff_t base = static_cast<const std::uint8_t*>(cache.data) - begin;
-            memory[size(base + at)] = reference::encode_fp8(x * (1.0F / descale), c.to);
+            memory[size(base + at)] = reference::encode_code(x * (1.0F / descale), c.to);
           }
         }
       }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -66,7 +67,7 @@ TEST_P(Quantiser, GivesTheReferencesCodes) {
         for (const Dtype from : {Dtype::kBFloat16, Dtype::kHalf, Dtype::kFloat}) {
           QuantiserCase request{.seq = seq, .head_dim = head_dim, .from = from};
           request.heads = head_dim == 64 ? 3 : 1;
-          request.to = turn++ % 2 != 0 ? Dtype::kE5M2 : Dtype::kE4M3;
+          request.to = std::array{Dtype::kE4M3, Dtype::kE5M2, Dtype::kInt8}[turn++ / 2 % 3];
           request.rotate = (options & 1) != 0;
           request.smooth = (options & 2) != 0;
           request.sequence_major = turn % 3 == 0;
@@ -122,6 +123,9 @@ TEST_P(Quantiser, FindsTheLargestValueEverywhere) {
       expect_right_run(request, quantiser_values(request));
       if (HasFailure()) return;
     }
+    request.block_rows = 0;
+    request.to = Dtype::kInt8;
+    expect_right_run(request, quantiser_values(request));
   }
 }
 
@@ -148,6 +152,10 @@ TEST_P(Quantiser, KeepsNanAndCountsInfinities) {
       std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(4 * per_head), per_head, 0.0F);
       EXPECT_EQ(expect_right_run(request, values).infinities, 5U);
       if (HasFailure()) return;
+      request.to = Dtype::kInt8;
+      if (block_rows != 0) continue;
+      const auto told = expect_right_run(request, values);
+      EXPECT_TRUE(std::isnan(told.descales[0]) && !std::isnan(told.descales[5]));
     }
   }
 }
@@ -159,6 +167,8 @@ TEST_P(Quantiser, TakesTheCallersDescales) {
     request.smooth = smooth;
     // So small that much of it saturates, up to so large that little is left.
     request.static_descales = {0x1p-100F, 1e-3F, 0.01F, 0.1F, 3.0F, 1e30F};
+    expect_right_run(request, quantiser_values(request));
+    request.to = Dtype::kInt8;
     expect_right_run(request, quantiser_values(request));
   }
 }

@@ -138,7 +138,7 @@ RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Devi
   draw_sizes(dice, max_scores, problem.shape);
   if (kernel.variant->family == Family::kSm90) {  // for a head dim, and for few keys or many
     problem.shape.head_dim = kernel.head_dim;
-    if (!kernel.many_keys || problem.shape.seq_kv <= 128) {
+    if (kernel.few_keys || (kernel.many_keys && problem.shape.seq_kv <= 128)) {
       problem.shape.seq_kv = kernel.keys((problem.shape.seq_kv - 1) % 128 + 1);
     }
   }
@@ -147,6 +147,7 @@ RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Devi
   problem.shape.name = "random_" + std::to_string(index);
   problem.shape.inputs.family = std::string(dice.pick(reference::input_families()).name);
   problem.dtype = dice.one_in(3) ? Dtype::kE5M2 : Dtype::kE4M3;
+  if (kernel.variant->int8) problem.dtype = Dtype::kInt8;
   problem.options.output = dice.one_in(2) ? Dtype::kBFloat16 : Dtype::kHalf;
   problem.options.sequence_major = dice.one_in(2);
   problem.options.padded = dice.one_in(2);
@@ -172,12 +173,12 @@ RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Devi
     const auto declines = [&](Dtype dtype) {
       return !serves(*problem.variant, problem.shape, dtype, device, problem.options).ok();
     };
-    if (declines(Dtype::kE4M3)) {
+    if (declines(kernel.codes())) {
       problem.shape.heads_q = problem.shape.heads_kv;
       problem.shape.head_dim = kernel.head_dim;
       problem.shape.mask = Mask::kNone;
     }
-    if (declines(problem.dtype)) problem.dtype = Dtype::kE4M3;
+    if (declines(problem.dtype)) problem.dtype = kernel.codes();
   }
   problem.block_descales = problem.variant->impl->serves_blocks && !dice.one_in(5);
   if (serves_caches(kernel) && !dice.one_in(5)) problem.cache = draw_cache(dice, problem);

@@ -44,6 +44,7 @@ enum class Primitive {
   kFloat2ToHalf2,
   kFloat2ToHalf2Relu,
   kFloatToBFloat16,
+  kFloat2ToBFloat162,
   kExp2,
   kLog2,
   kMaxNan,

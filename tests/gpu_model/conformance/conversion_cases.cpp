@@ -94,6 +94,8 @@ void add_conversion_cases(std::vector<Case>& all) {
                           rounded(floats, nearest_half_from_zero), count / 2));
   all.push_back(make_case("float_to_bfloat16", Primitive::kFloatToBFloat16, floats,
                           rounded(floats, nearest_bfloat16), count));
+  all.push_back(make_case("float2_to_bfloat162", Primitive::kFloat2ToBFloat162, floats,
+                          rounded(floats, nearest_bfloat16), count / 2));
 }
 
 }  // namespace conformance

@@ -77,6 +77,11 @@ struct FloatToBFloat16 {
   using Out = __nv_bfloat16;
   GPU_FN static Out apply(In x) { return gpu::float_to_bfloat16(x); }
 };
+struct Float2ToBFloat162 {
+  using In = float2;
+  using Out = __nv_bfloat162;
+  GPU_FN static Out apply(In x) { return gpu::float2_to_bfloat162(x.x, x.y); }
+};
 struct Exp2 {
   using In = float;
   using Out = float;

@@ -364,6 +364,7 @@ inline fp8_sdpa::Status launch(Primitive primitive, const Buffers& b, const gpu:
     case Primitive::kFloat2ToHalf2: return launch_elementwise<Float2ToHalf2>(b, q);
     case Primitive::kFloat2ToHalf2Relu: return launch_elementwise<Float2ToHalf2Relu>(b, q);
     case Primitive::kFloatToBFloat16: return launch_elementwise<FloatToBFloat16>(b, q);
+    case Primitive::kFloat2ToBFloat162: return launch_elementwise<Float2ToBFloat162>(b, q);
     case Primitive::kExp2: return launch_elementwise<Exp2>(b, q);
     case Primitive::kLog2: return launch_elementwise<Log2>(b, q);
     case Primitive::kMaxNan: return launch_elementwise<MaxNan>(b, q);

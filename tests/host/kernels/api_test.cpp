@@ -191,6 +191,12 @@ bool declines_head_dim(const Variant& variant, const Status& status) {
          status.message().starts_with(std::string(variant.name) + " serves head_dim ");
 }
 
+/// Of a variant of other formats.
+bool declines_fp8(const Variant& variant, const Status& status) {
+  return status.code() == StatusCode::kUnsupported &&
+         status.message().starts_with(std::string(variant.name) + " serves int8 q and k and ");
+}
+
 class BadProblems : public testing::TestWithParam<BadProblem> {};
 
 TEST_P(BadProblems, AreDeclinedWithTheReason) {
@@ -204,6 +210,10 @@ TEST_P(BadProblems, AreDeclinedWithTheReason) {
     const std::string who =
         variant.family == Family::kStageC ? "stage_c " : std::string(variant.name) + " ";
     if (by_family && declines_head_dim(variant, status)) continue;  // said first
+    if (by_family && variant.int8) {
+      EXPECT_TRUE(declines_fp8(variant, status)) << status.message();
+      continue;
+    }
     const std::string reason = (by_family ? who : "") + GetParam().reason;
     EXPECT_EQ(status.message().rfind(reason, 0), 0U) << status.message();
   }
@@ -241,7 +251,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadProblem{"OutputIsFp8", [](Problem& p) { p.o.dtype = Dtype::kE4M3; }, kInvalid,
                    "o.dtype is e4m3; it must be half or bf16"},
         BadProblem{"UnknownDtype", [](Problem& p) { p.q.dtype = static_cast<Dtype>(9); }, kInvalid,
-                   "q.dtype is unknown; it must be e4m3 or e5m2"},
+                   "q.dtype is unknown; it must be e4m3, e5m2 or int8"},
         BadProblem{"DimNotContiguous", [](Problem& p) { p.q.stride_dim = 2; }, kInvalid,
                    "q.stride_dim is 2; head_dim must be contiguous"},
         BadProblem{"ValuesNotContiguous", [](Problem& p) { p.v.stride_dim = 2; }, kInvalid,
@@ -264,6 +274,14 @@ INSTANTIATE_TEST_SUITE_P(
                    "mask is 7; it must be none or causal"},
         BadProblem{"UnknownSum", [](Problem& p) { p.lse_sum = static_cast<LseSum>(2); }, kInvalid,
                    "lse_sum is 2; it must be the denominator or exact"},
+        BadProblem{"KIsInt8", [](Problem& p) { p.k.dtype = Dtype::kInt8; }, kInvalid,
+                   "q.dtype is e4m3 and k.dtype int8; both are int8, or neither"},
+        BadProblem{"VOfInt8IsE4M3", [](Problem& p) { p.q.dtype = p.k.dtype = Dtype::kInt8; },
+                   kInvalid, "v.dtype is e4m3; it must be half or bf16 where q is int8"},
+        BadProblem{"VIsInt8", [](Problem& p) { p.v.dtype = Dtype::kInt8; }, kInvalid,
+                   "v.dtype is int8; it must be e4m3 or e5m2"},
+        BadProblem{"NoDescaleOfV", [](Problem& p) { p.descales.v = nullptr; }, kInvalid,
+                   "descales.v is null"},
         BadProblem{"MixedFormats", [](Problem& p) { p.v.dtype = Dtype::kE5M2; }, kUnsupported,
                    "serves one FP8 format for q, k and v"}),
     [](const testing::TestParamInfo<BadProblem>& info) { return std::string(info.param.name); });
@@ -293,6 +311,10 @@ TEST_P(FamilyLimits, AreServedByOneSideAndDeclinedByTheOtherWithTheReason) {
   for (const Variant& variant : variants()) {
     const bool is_sm90 = variant.family == Family::kSm90;
     const Status status = variant.supports(problem, host_executor());
+    if (variant.int8) {
+      EXPECT_TRUE(declines_fp8(variant, status)) << status.message();
+      continue;
+    }
     if (variant.family == Family::kDecode && GetParam().decode) {
       EXPECT_TRUE(status.ok()) << status.message();
       continue;

@@ -32,9 +32,18 @@ void expect_limit(const Status& status, bool served, const char* reason) {
 }
 
 /// One head of a tile of query rows, and keys that the kernel serves.
+/// Of V, beside signed bytes.
+Dtype value_format(const sm90::TileShape& shape) {
+  return shape.config.formats == sm90::Formats::kInt8Half ? Dtype::kHalf : Dtype::kBFloat16;
+}
 Problem problem_of(const sm90::TileShape& shape) {
-  return made_up(1, 1, 1, shape.config.tile_m(), shape.config.two_terms ? 128 : 256,
-                 shape.head_dim);
+  Problem p =
+      made_up(1, 1, 1, shape.config.tile_m(), shape.config.two_terms ? 128 : 256, shape.head_dim);
+  if (shape.config.int8()) {
+    p.q.dtype = p.k.dtype = Dtype::kInt8;
+    p.v.dtype = value_format(shape);
+  }
+  return p;
 }
 
 class Sm90Limits : public testing::TestWithParam<sm90::TileShape> {
@@ -72,12 +81,32 @@ TEST_P(Sm90Limits, KeysOfTwoTerms) {
     Problem p = problem_of(GetParam());
     p.seq_kv = keys;
     const std::string reason = " 128 keys, not " + std::to_string(keys);
-    expect_limit(supports(p), few == (keys <= 128), reason.c_str());
+    const bool any = GetParam().config.int8();
+    expect_limit(supports(p), any || few == (keys <= 128), reason.c_str());
+  }
+}
+
+// Signed bytes, and V in the kernel's format of 16 bits.
+TEST_P(Sm90Limits, FormatsOfInt8) {
+  if (!GetParam().config.int8()) return;
+  const Dtype own = value_format(GetParam());
+  for (const Dtype v : {Dtype::kHalf, Dtype::kBFloat16}) {
+    Problem p = problem_of(GetParam());
+    p.v.dtype = v;
+    const std::string reason =
+        std::string(" serves int8 q and k and ") + name_of(own) + " v, not int8 and " + name_of(v);
+    expect_limit(supports(p), v == own, reason.c_str());
+    p.v.dtype = own;
+    p.descales.v = nullptr;
+    expect_limit(supports(p), true, "");
+    std::tie(p.v.stride_seq, p.v.stride_dim) = std::pair{1, 256};
+    expect_limit(supports(p), false, " serves a row-major v (stride_dim 1), not stride_dim 256");
   }
 }
 
 // E4M3 throughout, and otherwise each tensor's format is said.
 TEST_P(Sm90Limits, Formats) {
+  if (GetParam().config.int8()) return;
   constexpr std::array kFormats = {Dtype::kE4M3, Dtype::kE5M2};
   for (const Dtype q : kFormats) {
     for (const Dtype k : kFormats) {
@@ -110,18 +139,20 @@ TEST_P(Sm90Limits, StridesOfMaps) {
         if (alone && axis == 1) p.heads_q = p.heads_kv = 1;
         if (alone && axis == 2) {
           // One query or, of two_terms, one key: no other kernel serves so few.
-          if (tensor == 3 || (tensor > 0 && !GetParam().config.two_terms)) continue;
+          const bool one_key = GetParam().config.two_terms || GetParam().config.int8();
+          if (tensor == 3 || (tensor > 0 && !one_key)) continue;
           (tensor == 0 ? p.seq_q : p.seq_kv) = 1;
         }
         Tensor& t = *std::array{&p.q, &p.k, &p.v, &p.v}[static_cast<std::size_t>(tensor)];
-        if (tensor == 3 && GetParam().config.ragged) continue;  // row-major alone
+        const bool row_major_alone = GetParam().config.ragged || GetParam().config.int8();
+        if (tensor == 3 && row_major_alone) continue;
         if (tensor == 3) std::tie(t.stride_seq, t.stride_dim) = std::pair{1, 256};
         std::int64_t& stride = *std::array{
             &t.stride_batch, &t.stride_head,
             tensor == 3 ? &t.stride_dim : &t.stride_seq}[static_cast<std::size_t>(axis)];
         SCOPED_TRACE(testing::Message() << tensor << " " << axis << " " << alone);
         for (const std::int64_t value : {kBelow - 16, kBelow}) {
-          stride = value;
+          stride = value / size_of(t.dtype);
           expect_limit(supports(p), alone || value < kBelow, " serves strides below 2^40 bytes");
         }
         stride = 0;

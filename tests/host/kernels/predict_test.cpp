@@ -56,17 +56,30 @@ TEST(Choose, PredictionsAreThoseOfTheCostModel) {
       {"sm90_ragged_d64_rounded", 33.56, 22.84},
       {"sm90_ragged_d128_rounded", 54.35, 35.51},
       {"sm90_ragged_d256_rounded", 64.30, 44.60},
+      {"sm90_int8_half_d64_exact", 42.49, 28.02},
+      {"sm90_int8_half_d128_exact", 50.09, 33.45},
+      {"sm90_int8_half_d256_exact", 66.80, 43.74},
+      {"sm90_int8_bf16_d64_exact", 42.49, 28.02},
+      {"sm90_int8_bf16_d128_exact", 50.09, 33.45},
+      {"sm90_int8_bf16_d256_exact", 66.80, 43.74},
   };
   ASSERT_EQ(std::size(kPredicted), std::size(sm90::kTileShapes));
   for (std::size_t i = 0; i < std::size(kPredicted); ++i) {
     const sm90::TileShape& shape = sm90::kTileShapes[i];
     const bool few = shape.config.two_terms;
+    const auto us = [&](const Sizes& sizes, Mask mask) {
+      Problem p = problem_of(sizes, mask);
+      if (shape.config.int8()) {
+        p.q.dtype = p.k.dtype = Dtype::kInt8;
+        p.v.dtype = Dtype::kHalf;
+      }
+      return predicted_us(shape, p, 132, {});
+    };
     const Sizes ends_inside{2, 24, few ? 100 : 1000, shape.head_dim};
     const Sizes whole_tiles{2, 24, few ? 128 : 1024, shape.head_dim};
     EXPECT_EQ(shape.kernel, kPredicted[i].kernel);
-    EXPECT_NEAR(predicted_us(shape, problem_of(ends_inside), 132, {}), kPredicted[i].none, 0.005);
-    EXPECT_NEAR(predicted_us(shape, problem_of(whole_tiles, Mask::kCausal), 132, {}),
-                kPredicted[i].causal, 0.005);
+    EXPECT_NEAR(us(ends_inside, Mask::kNone), kPredicted[i].none, 0.005);
+    EXPECT_NEAR(us(whole_tiles, Mask::kCausal), kPredicted[i].causal, 0.005);
   }
 }
 

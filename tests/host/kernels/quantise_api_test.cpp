@@ -81,7 +81,13 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"FromFp8", [](Quantisation& q) { q.from.dtype = Dtype::kE5M2; }, kInvalid,
             "from.dtype is e5m2; it must be bf16, half or float"},
         Bad{"CodesAreHalf", [](Quantisation& q) { q.codes.dtype = Dtype::kHalf; }, kInvalid,
-            "codes.dtype is half; it must be e4m3 or e5m2"},
+            "codes.dtype is half; it must be e4m3, e5m2 or int8"},
+        Bad{"BlocksOfInt8",
+            [](Quantisation& q) {
+              q.codes.dtype = Dtype::kInt8;
+              q.block_rows = kKeysOfBlock;
+            },
+            kUnsupported, "block_rows is 128; codes in int8 have a descale a head"},
         Bad{"FromNull", [](Quantisation& q) { q.from.data = nullptr; }, kInvalid,
             "from.data is null"},
         Bad{"FromMisaligned", [](Quantisation& q) { q.from.data = g_from + 4; }, kInvalid,

@@ -45,7 +45,7 @@ class Fp8 : public testing::TestWithParam<Dtype> {
     return GetParam() == Dtype::kE4M3 ? __NV_E4M3 : __NV_E5M2;
   }
   static void expect_encoded_as_cuda_does(float value) {
-    const std::uint8_t got = encode_fp8(value, GetParam());
+    const std::uint8_t got = encode_code(value, GetParam());
     const std::uint8_t want = __nv_cvt_float_to_fp8(value, __NV_SATFINITE, interpretation());
     if (std::isnan(value)) {
       EXPECT_TRUE(std::isnan(decode_table(GetParam())[got]));
@@ -69,7 +69,7 @@ TEST_P(Fp8, EveryCodeSurvivesARoundTrip) {
   for (int code = 0; code < 256; ++code) {
     const float value = decode_table(GetParam())[static_cast<std::size_t>(code)];
     if (std::isfinite(value)) {
-      EXPECT_EQ(encode_fp8(value, GetParam()), code);
+      EXPECT_EQ(encode_code(value, GetParam()), code);
     }
   }
 }
@@ -90,7 +90,7 @@ TEST_P(Fp8, MidpointsAndTheirNeighboursEncodeAsCudaEncodesThem) {
       expect_encoded_as_cuda_does(value);
       expect_encoded_as_cuda_does(-value);
     }
-    EXPECT_EQ(encode_fp8(midpoint, GetParam()) & 1, 0) << "ties go to even";
+    EXPECT_EQ(encode_code(midpoint, GetParam()) & 1, 0) << "ties go to even";
   }
 }
 
@@ -111,11 +111,11 @@ TEST_P(Fp8, BeyondTheRangeSaturates) {
   EXPECT_EQ(largest, GetParam() == Dtype::kE4M3 ? 448.0F : 57344.0F);
   const auto& table = decode_table(GetParam());
   for (const float value : {largest, largest * 1.0625F, 1e30F, INFINITY}) {
-    EXPECT_EQ(table[encode_fp8(value, GetParam())], largest) << value;
-    EXPECT_EQ(table[encode_fp8(-value, GetParam())], -largest) << value;
+    EXPECT_EQ(table[encode_code(value, GetParam())], largest) << value;
+    EXPECT_EQ(table[encode_code(-value, GetParam())], -largest) << value;
   }
-  EXPECT_TRUE(std::isnan(table[encode_fp8(std::nanf(""), GetParam())]));
-  EXPECT_TRUE(std::isnan(table[encode_fp8(-std::nanf(""), GetParam())]));
+  EXPECT_TRUE(std::isnan(table[encode_code(std::nanf(""), GetParam())]));
+  EXPECT_TRUE(std::isnan(table[encode_code(-std::nanf(""), GetParam())]));
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, Fp8, testing::Values(Dtype::kE4M3, Dtype::kE5M2),

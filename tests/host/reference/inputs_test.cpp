@@ -99,7 +99,7 @@ TEST(Inputs, LargeOnesBeginAsSmallOnes) {
   EXPECT_EQ(whole.saturated_infinities, 2);
   ASSERT_EQ(whole.codes.size(), values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
-    ASSERT_EQ(whole.codes[i], encode_fp8(values[i] / whole.descales.front(), Dtype::kE4M3)) << i;
+    ASSERT_EQ(whole.codes[i], encode_code(values[i] / whole.descales.front(), Dtype::kE4M3)) << i;
   }
 }
 

@@ -22,7 +22,7 @@ constexpr double kWorst = 1.0 / 17.0;  // of a weight, rounded to E4M3
 TEST(WeightRounding, RoundsAsTheFormatsDefinitionDoes) {
   const auto& table = decode_table(Dtype::kE4M3);
   const auto expect_same = [&](float x) {
-    ASSERT_EQ(round_to_e4m3(x), table[encode_fp8(x, Dtype::kE4M3)]) << x;
+    ASSERT_EQ(round_to_e4m3(x), table[encode_code(x, Dtype::kE4M3)]) << x;
   };
   constexpr std::uint32_t kStep = 1009;
   for (auto bits = std::uint32_t{0}; bits <= std::bit_cast<std::uint32_t>(448.0F); bits += kStep) {
