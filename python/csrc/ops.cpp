@@ -117,12 +117,16 @@ Results run(const Place& place, Call& call, const AnyProblem& problem, bool batc
 struct QuantiseOptions {
   bool rotate, smooth;
   std::int64_t seed;
-  bool blocks;
+  bool blocks, int8;
 };
 
 UnquantisedProblem unquantised(const Call& call, const QuantiseOptions& codes) {
-  return {call.problem, codes.rotate, static_cast<std::uint64_t>(codes.seed), codes.smooth,
-          codes.blocks ? Granularity::kBlock : Granularity::kHead};
+  return {call.problem,
+          codes.rotate,
+          static_cast<std::uint64_t>(codes.seed),
+          codes.smooth,
+          codes.blocks ? Granularity::kBlock : Granularity::kHead,
+          codes.int8 ? Precision::kInt8 : Precision::kFp8};
 }
 
 ScalarType output_type(const TorchTensor& q) {
@@ -141,8 +145,9 @@ Results attention_of(const TorchTensor& q, const TorchTensor& k, const TorchTens
 
 TorchTensor attention(const TorchTensor& q, const TorchTensor& k, const TorchTensor& v, bool causal,
                       std::optional<double> scale, bool rotate, bool smooth, std::int64_t seed,
-                      bool batch_invariant, bool blocks) {
-  return attention_of(q, k, v, {causal, scale}, {rotate, smooth, seed, blocks}, batch_invariant)
+                      bool batch_invariant, bool blocks, bool int8) {
+  return attention_of(q, k, v, {causal, scale}, {rotate, smooth, seed, blocks, int8},
+                      batch_invariant)
       .out;
 }
 
@@ -150,8 +155,9 @@ std::tuple<TorchTensor, TorchTensor> attention_lse(const TorchTensor& q, const T
                                                    const TorchTensor& v, bool causal,
                                                    std::optional<double> scale, bool rotate,
                                                    bool smooth, std::int64_t seed,
-                                                   bool batch_invariant, bool blocks, bool exact) {
-  return attention_of(q, k, v, {causal, scale, sum_of(exact)}, {rotate, smooth, seed, blocks},
+                                                   bool batch_invariant, bool blocks, bool int8,
+                                                   bool exact) {
+  return attention_of(q, k, v, {causal, scale, sum_of(exact)}, {rotate, smooth, seed, blocks, int8},
                       batch_invariant)
       .both();
 }
@@ -245,7 +251,7 @@ void append_op(const TorchTensor& k, const TorchTensor& v, const TorchTensor& k_
 
 std::string explain(const TorchTensor& q, const TorchTensor& k, const TorchTensor& v, bool causal,
                     std::optional<double> scale, bool return_lse, bool exact_lse,
-                    bool batch_invariant, bool blocks) {
+                    bool batch_invariant, bool blocks, bool int8) {
   const Place place(q);
   const bool codes = is_fp8(dtype_of(q, "q"));
   const auto lse = return_lse ? std::optional(sum_of(exact_lse)) : std::nullopt;
@@ -253,9 +259,13 @@ std::string explain(const TorchTensor& q, const TorchTensor& k, const TorchTenso
   const PlanOptions plan_options{.batch_invariant = batch_invariant};
   Plans& plans = Plans::of_this_thread();
   if (!codes) {
-    const UnquantisedProblem problem =
-        unquantised(call, {.rotate = true, .smooth = true, .seed = 0, .blocks = blocks});
+    const UnquantisedProblem problem = unquantised(
+        call, {.rotate = true, .smooth = true, .seed = 0, .blocks = blocks, .int8 = int8});
     const Plan& attention = plans.plan_of(problem, place.device(), plan_options).attention();
+    if (int8) {
+      return attention.explain() +
+             "\nbefore it: Q and K are quantised to int8, a scale per (batch, head); V is as it is";
+    }
     return attention.explain() + "\nbefore it: Q, K and V are quantised to E4M3, a scale per " +
            (attention.problem().descales.granularity == Granularity::kBlock
                 ? "block of " + std::to_string(kQueriesOfBlock) + " queries and of " +
@@ -324,11 +334,11 @@ STABLE_TORCH_LIBRARY(fp8_sdpa, m) {
   m.def(
       "attention(Tensor q, Tensor k, Tensor v, bool causal=False, float? scale=None, "
       "bool rotate=True, bool smooth=True, int seed=0, bool batch_invariant=False, "
-      "bool blocks=False) -> Tensor");
+      "bool blocks=False, bool int8=False) -> Tensor");
   m.def(
       "attention.lse(Tensor q, Tensor k, Tensor v, bool causal=False, float? scale=None, "
       "bool rotate=True, bool smooth=True, int seed=0, bool batch_invariant=False, "
-      "bool blocks=False, bool exact=False) -> (Tensor, Tensor)");
+      "bool blocks=False, bool int8=False, bool exact=False) -> (Tensor, Tensor)");
   m.def(
       "attention_fp8(Tensor q, Tensor k, Tensor v, Tensor q_descale, Tensor k_descale, "
       "Tensor v_descale, bool causal=False, float? scale=None, ScalarType? out_dtype=None, "
@@ -359,7 +369,7 @@ STABLE_TORCH_LIBRARY(fp8_sdpa, m) {
   m.def(
       "explain(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None, "
       "bool return_lse=False, bool exact_lse=False, bool batch_invariant=False, "
-      "bool blocks=False) -> str");
+      "bool blocks=False, bool int8=False) -> str");
 }
 
 // Place tells the two apart.

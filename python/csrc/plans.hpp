@@ -64,8 +64,9 @@ class Plans {
 
   static Key key_of(const UnquantisedProblem& p, const Device& device, const PlanOptions& options) {
     Key key = key_of(p.attention, device, options);
-    key.back() =
-        (p.rotate ? 1 : 0) + (p.smooth ? 2 : 0) + (p.granularity == Granularity::kBlock ? 4 : 0);
+    key.back() = (p.rotate ? 1 : 0) + (p.smooth ? 2 : 0) +
+                 (p.granularity == Granularity::kBlock ? 4 : 0) +
+                 (p.precision == Precision::kInt8 ? 8 : 0);
     return key;
   }
   static Key key_of(const Problem& p, const Device& device, const PlanOptions& options) {

@@ -30,6 +30,7 @@ OPTIONS = {
     "rotate": {"rotate": True, "smooth": False},
     "smooth": {"rotate": False, "smooth": True},
     "both": {"rotate": True, "smooth": True},
+    "int8": {"rotate": True, "smooth": True, "precision": "int8"},
 }
 
 

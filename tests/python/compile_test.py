@@ -28,6 +28,7 @@ def test_fakes_have_shapes_types_and_layouts(device):
         opcheck(op, (*(x[..., :40] for x in tensors), *descales))
     opcheck(ops.attention_fp8.lse, (*tensors, *descales), {"exact": True})
     opcheck(ops.attention.default, (q, k, v), {"blocks": True, "batch_invariant": True})
+    opcheck(ops.attention.lse, (q, k, v), {"int8": True, "causal": True})
     opcheck(ops.quantise.default, (q,), {"smooth": True})
     opcheck(ops.quantise.default, (q,), {"block_rows": 64})
     opcheck(ops.quantise.default, (transposed[0], descales[0]), {"dtype": E5M2})

@@ -30,8 +30,9 @@ def test_model_quality_of_a_made_model(model_quality, device, capsys):
     assert len(layers) == 2
     assert all(0.0 < error < 0.08 for layer in layers for error in layer)
     assert len({error for layer in layers for error in layer}) >= 4
+    assert all(int8 < 0.4 * min(fp8) for *fp8, int8 in layers)
     changes = [float(x) for x in re.findall(r"\(([-+.0-9]+) %\)", said)]
-    assert len(changes) == 4 and all(0.0 < abs(change) < 2.0 for change in changes)
+    assert len(changes) == 5 and all(0.0 < abs(change) < 2.0 for change in changes)
     passes = re.findall(r"^(\d+) tokens: sdpa ([.\d]+) ms, fp8_sdpa ([.\d]+) ms, ([.\d]+) times$", said, re.M)
     assert [int(tokens) for tokens, *_ in passes] == [140, 150]
     for _, sdpa_ms, fp8_ms, times in passes:
@@ -54,7 +55,7 @@ def test_model_quality_of_an_encoder_on_disk(model_quality, tmp_path, capsys):
     said = capsys.readouterr().out
     assert len(layers_of(said)) == 3
     cosines = [float(x) for x in re.findall(r"least ([.0-9]+)", said)]
-    assert len(cosines) == 4 and all(0.9 < cosine < 1.0 for cosine in cosines)
+    assert len(cosines) == 5 and all(0.9 < cosine < 1.0 for cosine in cosines)
     with pytest.raises(SystemExit):
         model_quality.main(["--model", str(tmp_path / "model")])
     assert "--model needs --text FILE" in capsys.readouterr().err

@@ -51,6 +51,29 @@ def test_the_exact_lse_is_exact(device):
     assert not torch.equal(lse, rounded)
 
 
+@pytest.mark.parametrize("dtype", [BF16, torch.float16, torch.float32])
+@pytest.mark.parametrize("head_dim", [64, 128, 256, 40])
+def test_int8_is_several_times_more_exact(device, head_dim, dtype):
+    q, k, v = problem(device, head_dim=head_dim, dtype=dtype, seq_kv=300)
+    k = k + 2 * torch.arange(head_dim, device=device).remainder(3).to(dtype)
+    scale = 0.9 * head_dim**-0.5
+    options = {"causal": head_dim == 128, "scale": scale}
+    want, want_lse = exact(q, k, v, **options)
+    out, lse = fp8_sdpa.attention(q, k, v, return_lse=True, precision="int8", **options)
+    assert out.shape == q.shape and out.dtype == (dtype if dtype == torch.float16 else BF16)
+    fp8 = fp8_sdpa.attention(q, k, v, **options)
+    assert relative(out, want) < min(0.4 * relative(fp8, want), 0.02)
+    assert (lse.cpu() - want_lse).abs().max() < 0.1
+    for changed in ({"granularity": "block"}, {"batch_invariant": True}, {"granularity": "head"}):
+        again = fp8_sdpa.attention(q, k, v, precision="int8", **options, **changed)
+        assert relative(again, out.float()) < 2e-3
+    assert torch.equal(fp8_sdpa.attention(q, k, v, **options), fp8)  # another plan
+    drop_in = fp8_sdpa.sdpa(q, k, v, scale=scale, enable_gqa=True, precision="int8")
+    assert drop_in.dtype == dtype and relative(drop_in, exact(q, k, v, scale=scale)[0]) < 0.02
+    text = fp8_sdpa.explain(q, k, v, precision="int8")
+    assert text.startswith("sm90_int8_") and "8-bit integer tensor cores" in text and "V is as it is" in text
+
+
 def test_the_scale_is_the_callers(device):
     tensors, descales = codes(device)
     by_default = fp8_sdpa.attention_fp8(*tensors, *descales)
@@ -273,6 +296,7 @@ def test_refusals_name_what_is_wrong(device):
         ("out_dtype must be torch.bfloat16 or", lambda: attention_fp8(*of, out_dtype=torch.float32)),
         ("dtype must be torch.float8_e4m3fn or", lambda: quantise(q, dtype=BF16)),
         ("it must be 'auto', 'head' or 'block'", lambda: attention(q, k, v, granularity="row")),
+        ("it must be 'fp8' or 'int8'", lambda: attention(q, k, v, precision="int4")),
         ("block_rows is 3; it must be 0, 64 (of q) or 128", lambda: quantise(q, block_rows=3)),
         ("block_rows is -64; it must be 0", lambda: quantise(q, block_rows=-64)),
         (

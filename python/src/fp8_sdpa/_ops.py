@@ -158,12 +158,13 @@ def attention(
     exact_lse: bool = False,
     batch_invariant: bool = False,
     granularity: str = "auto",
+    precision: str = "fp8",
 ) -> Tensor | tuple[Tensor, Tensor]:
     """softmax(scale * q k^T + mask) v, computed in FP8 from tensors that are not.
 
-    Q, K and V are quantised to E4M3 with scales of `granularity`, then attention runs, all on the
-    current stream. Nothing synchronises; CUDA graphs can capture it. CPU tensors run on the host
-    executor: the same kernels, slow.
+    Q, K and V are quantised to E4M3 with scales of `granularity`, or as `precision` says, then
+    attention runs, all on the current stream. Nothing synchronises; CUDA graphs can capture it. CPU
+    tensors run on the host executor: the same kernels, slow.
 
     Args:
         q: (batch, heads_q, seq_q, head_dim), bfloat16, float16 or float32, by strides.
@@ -196,8 +197,10 @@ def attention(
         ValueError: the tensors contradict each other.
         NotImplementedError: no kernel serves them on this device, with the reason.
     """
-    blocks = _is_block(granularity, batch_invariant)
-    options = (causal, scale, rotate, smooth, seed, batch_invariant, blocks)
+    blocks, int8 = _is_block(granularity, batch_invariant), _is_int8(precision)
+    if int8 and v.dtype == torch.float32:
+        v = v.to(torch.bfloat16)
+    options = (causal, scale, rotate, smooth, seed, batch_invariant, blocks, int8)
     op, last = (_ops.attention.lse, (exact_lse,)) if return_lse else (_ops.attention.default, ())
     return _without_gradient("attention", lambda *x: _call(op, *x, *options, *last), q, k, v)
 
@@ -206,6 +209,12 @@ def _is_block(granularity: str, batch_invariant: bool) -> bool:
     if granularity not in ("auto", "head", "block"):
         raise ValueError(f"granularity is {granularity!r}; it must be 'auto', 'head' or 'block'")
     return granularity == "block" or (granularity == "auto" and not batch_invariant)
+
+
+def _is_int8(precision: str) -> bool:
+    if precision not in ("fp8", "int8"):
+        raise ValueError(f"precision is {precision!r}; it must be 'fp8' or 'int8'")
+    return precision == "int8"
 
 
 def _descale(value: Tensor | float | None, like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
@@ -333,10 +342,12 @@ def explain(
     exact_lse: bool = False,
     batch_invariant: bool = False,
     granularity: str = "auto",
+    precision: str = "fp8",
 ) -> str:
     """Which kernel runs this call of attention() or attention_fp8(), and why, in some lines.
 
-    Of attention_fp8() where q is FP8; `granularity` is then that of its descales, "auto" for "head".
+    Of attention_fp8() where q is FP8; `granularity` is then that of its descales, "auto" for "head", and
+    `precision` is not looked at.
 
     Whether FP8 tensor cores multiply, the time predicted for it and for the others, the workspace,
     and why the other families of kernels do not serve. Nothing is launched.
@@ -345,6 +356,9 @@ def explain(
     """
     if granularity == "auto" and q.dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
         granularity = "head"
+    int8 = _is_int8(precision)
+    if int8 and v.dtype == torch.float32:
+        v = v.to(torch.bfloat16)
     text = _call(
         _ops.explain.default,
         q,
@@ -356,6 +370,7 @@ def explain(
         exact_lse=exact_lse,
         batch_invariant=batch_invariant,
         blocks=_is_block(granularity, batch_invariant),
+        int8=int8,
     )
     head_dim = q.shape[3]
     lines = [text]

@@ -59,6 +59,7 @@ def sdpa(
     *,
     rotate: bool = True,
     smooth: bool = True,
+    precision: str = "fp8",
     fallback: bool = False,
 ) -> Tensor:
     """torch.nn.functional.scaled_dot_product_attention, computed in FP8.
@@ -67,7 +68,7 @@ def sdpa(
     dtype in the output. Query, key and value are (batch, heads, seq, head_dim), or without the batch.
 
     Args:
-        rotate, smooth: as in fp8_sdpa.attention().
+        rotate, smooth, precision: as in fp8_sdpa.attention().
         fallback: what is not served is handed to PyTorch, which says what is wrong with it, if anything.
 
     Raises, without fallback:
@@ -84,7 +85,7 @@ def sdpa(
             )
         q, k, v = (x.unsqueeze(0) if x.dim() == 3 else x for x in (query, key, value))
         run = _causal_top_left if is_causal else attention
-        out = run(q, k, v, scale=scale, rotate=rotate, smooth=smooth)
+        out = run(q, k, v, scale=scale, rotate=rotate, smooth=smooth, precision=precision)
     except (NotImplementedError, ValueError):
         if not fallback:
             raise

@@ -76,7 +76,7 @@ def register_transformers(name: str = "fp8_sdpa", *, fallback: bool = True) -> N
 
 
 @contextlib.contextmanager
-def replace_sdpa(**options: bool) -> Iterator[None]:
+def replace_sdpa(**options: bool | str) -> Iterator[None]:
     """Within it, torch.nn.functional.scaled_dot_product_attention is fp8_sdpa.sdpa, process-wide.
 
         with fp8_sdpa.hooks.replace_sdpa():
@@ -86,7 +86,7 @@ def replace_sdpa(**options: bool) -> Iterator[None]:
     backend) and timm, torch.nn.MultiheadAttention.
 
     Args:
-        options: of sdpa(): rotate, smooth, and fallback, which is on here.
+        options: of sdpa(): rotate, smooth, precision, and fallback, which is on here.
     """
     functional = torch.nn.functional
     before = functional.scaled_dot_product_attention
