@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "reference/oracle/case.hpp"
 #include "reference/judge/harness.hpp"
+#include "reference/oracle/case.hpp"
 #include "tests/gates/gate_cases.hpp"
 
 namespace fp8_sdpa::tests {
