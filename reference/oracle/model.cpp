@@ -95,11 +95,9 @@ struct Rounding {
 };
 
 float round_weight(float weight, Weights format) {
-  if (format == Weights::kHalf) return decode_16(encode_16(weight, Dtype::kHalf), Dtype::kHalf);
-  if (format == Weights::kBFloat16) {
-    return decode_16(encode_16(weight, Dtype::kBFloat16), Dtype::kBFloat16);
-  }
-  return round_to_e4m3(weight);
+  if (format == Weights::kE4M3) return round_to_e4m3(weight);
+  const Dtype dtype = format == Weights::kHalf ? Dtype::kHalf : Dtype::kBFloat16;
+  return decode_16(encode_16(weight, dtype), dtype);
 }
 
 /// An element of O as its format holds it. An FP8 output's scale is not known here: it keeps the

@@ -154,6 +154,19 @@ TEST_P(Families, EqualWeightsGiveTheExactMean) {
   }
 }
 
+// As large as problem.hpp allows: a weight is 2^-5 of that of the next integer.
+TEST_P(Families, StepsOfInt8ScoresMayBeLarge) {
+  if (!ready_ || !variant().int8) return;
+  for (const int head_dim : head_dims()) {
+    const reference::Shape shape = make_shape(1, 2, 40, 500, head_dim);
+    reference::CaseData data = *case_data(shape, 29, codes());
+    for (float& descale : data.q.descales) descale = 3.99F / data.softmax_scale;
+    for (float& descale : data.k.descales) descale = 1.0F;
+    data.k.descales.back() = -1.0F;
+    expect_pass(variant(), *reference::from_codes(std::move(data)), device_, once());
+  }
+}
+
 // Of what an all-zero head may be quantised with: every key that a row sees has the same weight,
 // and the others none.
 TEST_P(Families, AScaleOfZeroMakesEveryKeyAlike) {

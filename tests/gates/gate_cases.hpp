@@ -115,4 +115,17 @@ class VariantTest : public testing::TestWithParam<BackendVariant> {
   Kernel kernel() const;
 };
 
+/// Blocks of `size` elements in another order: to[i] = from[order[i]].
+template <class T>
+std::vector<T> permuted(const std::vector<T>& from, const std::vector<std::int64_t>& order,
+                        std::int64_t size) {
+  std::vector<T> to(from.size());
+  if (from.empty()) return to;  // declined
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    std::copy_n(from.begin() + order[i] * size, size,
+                to.begin() + static_cast<std::int64_t>(i) * size);
+  }
+  return to;
+}
+
 }  // namespace fp8_sdpa::tests

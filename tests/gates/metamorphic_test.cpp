@@ -37,6 +37,7 @@ class Metamorphic : public testing::TestWithParam<Subject> {
     return shape;
   }
   static std::int64_t keys(std::int64_t few) { return GetParam().kernel.keys(few); }
+  static auto codes() { return GetParam().kernel.codes(); }
 
   /// The subject's output; empty, and nothing to compare, where it declines by a known reason.
   RunOutput run(const CaseData& data, Dtype output = Dtype::kBFloat16,
@@ -60,19 +61,6 @@ void scale_codes(reference::QuantisedTensor& tensor, float factor) {
   }
 }
 
-/// Blocks of `size` elements in another order: to[i] = from[order[i]].
-template <class T>
-std::vector<T> permuted(const std::vector<T>& from, const std::vector<std::int64_t>& order,
-                        std::int64_t size) {
-  std::vector<T> to(from.size());
-  if (from.empty()) return to;  // declined
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    std::copy_n(from.begin() + order[i] * size, size,
-                to.begin() + static_cast<std::int64_t>(i) * size);
-  }
-  return to;
-}
-
 void permute_heads(reference::QuantisedTensor& tensor, const std::vector<std::int64_t>& order) {
   const auto per_head = static_cast<std::int64_t>(tensor.codes.size() / tensor.descales.size());
   tensor.codes = permuted(tensor.codes, order, per_head);
@@ -90,8 +78,7 @@ std::vector<float> decoded(const std::vector<std::uint16_t>& bits, Dtype dtype) 
 TEST_P(Metamorphic, PermutedKeysStayWithinTheBudget) {
   if (!ready_) return;
   const std::int64_t n = keys(101);
-  const auto original =
-      reference::make_case(grouped_shape(1, 2, 2, 40, n), 31, GetParam().kernel.codes());
+  const auto original = reference::make_case(grouped_shape(1, 2, 2, 40, n), 31, codes());
   CaseData data = *original;
   std::vector<std::int64_t> order;
   for (std::int64_t i = 0; i < 2 * n; ++i) order.push_back(i / n * n + (i % n * 77 + 5) % n);
@@ -125,8 +112,8 @@ TEST_P(Metamorphic, PartsOfTheKeysMergeToTheWhole) {
   if (!ready_) return;
   constexpr std::int64_t kRows = 40;
   const std::int64_t counts[] = {keys(37), keys(101)};
-  const auto whole = reference::make_case(grouped_shape(1, 2, 2, kRows, counts[0] + counts[1]), 41,
-                                          GetParam().kernel.codes());
+  const auto whole =
+      reference::make_case(grouped_shape(1, 2, 2, kRows, counts[0] + counts[1]), 41, codes());
   RunOutput parts[2];
   for (int i = 0; i < 2; ++i) {
     CaseData data = *whole;
@@ -168,8 +155,7 @@ TEST_P(Metamorphic, PartsOfTheKeysMergeToTheWhole) {
 TEST_P(Metamorphic, PermutedGroupsAndBatchesPermuteTheOutput) {
   if (!ready_) return;
   for (const int group : {1, 3}) {
-    CaseData data =
-        codes_of(grouped_shape(2, 2 * group, 2, 37, keys(70)), 32, GetParam().kernel.codes());
+    CaseData data = codes_of(grouped_shape(2, 2 * group, 2, 37, keys(70)), 32, codes());
     vary_descales(data);
     const RunOutput before = run(data);
     const std::vector<std::int64_t> kv_order = {2, 0, 3, 1};
@@ -190,7 +176,7 @@ TEST_P(Metamorphic, PermutedGroupsAndBatchesPermuteTheOutput) {
 // A head's output does not depend on the heads beside it, if the plan promises that.
 TEST_P(Metamorphic, AHeadAloneGivesTheBitsThatItGivesAmongOthers) {
   if (!ready_) return;
-  CaseData all = codes_of(grouped_shape(2, 3, 3, 33, keys(97)), 33, GetParam().kernel.codes());
+  CaseData all = codes_of(grouped_shape(2, 3, 3, 33, keys(97)), 33, codes());
   vary_descales(all);
   const PlanOptions invariant{.batch_invariant = true};
   const RunOutput among = run(all, Dtype::kBFloat16, invariant);
@@ -214,7 +200,7 @@ TEST_P(Metamorphic, AHeadAloneGivesTheBitsThatItGivesAmongOthers) {
 // accumulator's width, and bf16 has fp32's exponents.
 TEST_P(Metamorphic, DoublingTheCodesOfVDoublesTheOutput) {
   if (!ready_) return;
-  CaseData data = codes_of(grouped_shape(1, 2, 2, 40, keys(90)), 34, GetParam().kernel.codes());
+  CaseData data = codes_of(grouped_shape(1, 2, 2, 40, keys(90)), 34, codes());
   scale_codes(data.v, 0.25F);  // room above
   const RunOutput before = run(data);
   scale_codes(data.v, 2.0F);
@@ -231,7 +217,7 @@ TEST_P(Metamorphic, DoublingTheCodesOfVDoublesTheOutput) {
 // changes.
 TEST_P(Metamorphic, DoublingQAndHalvingKChangesNoBit) {
   if (!ready_) return;
-  CaseData data = codes_of(grouped_shape(1, 2, 2, 40, keys(90)), 35, GetParam().kernel.codes());
+  CaseData data = codes_of(grouped_shape(1, 2, 2, 40, keys(90)), 35, codes());
   scale_codes(data.q, 0.25F);
   scale_codes(data.k, 0.25F);
   CaseData other = data;
@@ -244,7 +230,7 @@ TEST_P(Metamorphic, DoublingQAndHalvingKChangesNoBit) {
 // exactly; a factor moved from Q's to K's changes nothing.
 TEST_P(Metamorphic, ScalesBelongToTheirOwnHead) {
   if (!ready_) return;
-  CaseData data = codes_of(grouped_shape(2, 2, 2, 35, keys(66)), 36, GetParam().kernel.codes());
+  CaseData data = codes_of(grouped_shape(2, 2, 2, 35, keys(66)), 36, codes());
   vary_descales(data);
   const RunOutput before = run(data);
   if (before.o.empty()) return;
@@ -270,8 +256,7 @@ TEST_P(Metamorphic, FutureKeysDoNotReachEarlierRows) {
   if (!ready_) return;
   const std::int64_t seq = keys(100);
   const std::int64_t changed = seq / 3;
-  const CaseData data =
-      codes_of(grouped_shape(1, 2, 1, seq, seq, Mask::kCausal), 37, GetParam().kernel.codes());
+  const CaseData data = codes_of(grouped_shape(1, 2, 1, seq, seq, Mask::kCausal), 37, codes());
   const RunOutput before = run(data);
   CaseData other = data;
   for (std::int64_t i = changed * dim_; i < seq * dim_; ++i) {
@@ -308,7 +293,7 @@ TEST_P(Metamorphic, AttendedNanReachesItsRowsAndNoOthers) {
   if (!ready_) return;
   constexpr std::int64_t kRows = 40;
   const std::int64_t n = keys(101);
-  const CaseData data = codes_of(grouped_shape(1, 2, 2, kRows, n), 38, GetParam().kernel.codes());
+  const CaseData data = codes_of(grouped_shape(1, 2, 2, kRows, n), 38, codes());
   const RunOutput clean = run(data);
   if (clean.o.empty()) return;
   const auto expect_nan = [&](const CaseData& with_nan, const auto& is_nan, const char* what) {
@@ -356,8 +341,7 @@ TEST_P(Metamorphic, MaskedNanNeverReachesTheOutput) {
   if (!ready_) return;
   constexpr std::int64_t kSeq = 512;
   constexpr std::int64_t kFirstNan = 384;
-  const CaseData data =
-      codes_of(grouped_shape(1, 1, 1, kSeq, kSeq, Mask::kCausal), 39, GetParam().kernel.codes());
+  const CaseData data = codes_of(grouped_shape(1, 1, 1, kSeq, kSeq, Mask::kCausal), 39, codes());
   const RunOutput clean = run(data);
   if (clean.o.empty()) return;
   const auto check = [&](const CaseData& with_nan, const char* what) {
@@ -384,8 +368,7 @@ TEST_P(Metamorphic, RowsWithoutKeysAreZero) {
   if (!ready_) return;
   constexpr std::int64_t kWithoutKeys = 50;
   const std::int64_t rows = keys(20) + kWithoutKeys;
-  CaseData data = codes_of(grouped_shape(1, 2, 2, rows, keys(20), Mask::kCausal), 40,
-                           GetParam().kernel.codes());
+  CaseData data = codes_of(grouped_shape(1, 2, 2, rows, keys(20), Mask::kCausal), 40, codes());
   for (const bool poison : {false, true}) {
     SCOPED_TRACE(poison ? "NaN in K and V" : "numbers");
     if (poison) {

@@ -1,6 +1,7 @@
 // Each toggle does its thing: shown on the code that the compiler made, not on outputs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "dispatch/variant.hpp"
@@ -209,7 +211,7 @@ TEST(ToggleCodeOfAll, Sm90TransposesValuesByMatrices) {
   EXPECT_GT(seen, 0);
 }
 
-TEST(ToggleCodeOfAll, Sm90MultipliesFp8ByWarpgroups) {
+TEST(ToggleCodeOfAll, Sm90MultipliesByWarpgroupsInItsFormats) {
   int seen = 0;
   for (const Variant& variant : variants()) {
     if (variant.family != Family::kSm90) continue;
@@ -220,14 +222,25 @@ TEST(ToggleCodeOfAll, Sm90MultipliesFp8ByWarpgroups) {
       SCOPED_TRACE(kernel.symbol);
       EXPECT_EQ(kernel.arch, "sm_90a");
       if (!kernel.attends()) continue;
-      int fp8 = 0;
-      for (const std::string& line : kernel.instructions) {
-        const bool wgmma = line.starts_with("wgmma.mma_async.");
-        fp8 += wgmma && line.find("k32.f32.e4m3.e4m3 ") != std::string::npos ? 1 : 0;
-      }
+      const auto wgmmas = [&](std::string_view format) {
+        return std::ranges::count_if(kernel.instructions, [&](const std::string& line) {
+          return line.starts_with("wgmma.mma_async.") && line.find(format) != std::string::npos;
+        });
+      };
       // Q K^T and P V take two each at least: head_dim 64, tile_n 64.
-      EXPECT_GE(fp8, 4);
-      EXPECT_EQ(kernel.count("wgmma.mma_async"), fp8) << "another format";
+      const auto fp8 = wgmmas("k32.f32.e4m3.e4m3 ");
+      const auto int8 = wgmmas("k32.s32.s8.s8 ");
+      const auto halves = wgmmas("k16.f32.f16.f16 ");
+      const auto bfloats = wgmmas("k16.f32.bf16.bf16 ");
+      if (variant.int8) {
+        EXPECT_GE(int8, 2);
+        EXPECT_GE(halves + bfloats, 4);
+        EXPECT_TRUE(halves == 0 || bfloats == 0) << "V is of one format";
+      } else {
+        EXPECT_GE(fp8, 4);
+      }
+      EXPECT_EQ(kernel.count("wgmma.mma_async"), variant.int8 ? int8 + halves + bfloats : fp8)
+          << "another format";
       EXPECT_EQ(kernel.count("mma.sync") + kernel.count("wmma."), 0);
       EXPECT_GT(kernel.count("cp.async.bulk.tensor"), 0) << "no TMA";
       EXPECT_EQ(kernel.count("cp.async.cg") + kernel.count("cp.async.ca"), 0);

@@ -92,6 +92,16 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"Output", [](Problem& p) { p.o.dtype = Dtype::kFloat; }, kInvalid, "o.dtype is float"}),
     tests::name_of<Problem>);
 
+TEST(Unquantised, Int8WantsVIn16Bits) {
+  UnquantisedProblem problem = good();
+  problem.precision = Precision::kInt8;
+  problem.attention.v.dtype = Dtype::kFloat;
+  const auto made = plan(problem, host_executor());
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.status().message(),
+            "v.dtype is float; with precision int8 it must be half or bf16");
+}
+
 TEST(Unquantised, WantsAWorkspace) {
   const UnquantisedProblem problem = good();
   const auto none = plan(problem, host_executor(), nullptr, {.no_workspace = true});
