@@ -62,6 +62,7 @@ pair() { awk -F ' *[|] *' -v column="$1" '$2 == "d64_4k" { x = $column } $2 == "
   $quality/unquantised.md; }
 expect "| each head | $(pair 15) | $(pair 16) | $(pair 5) | $(pair 9) |"
 expect "| 64 queries, 128 keys | $(pair 10) | $(pair 13) | $(pair 4) | $(pair 8) |"
+expect "| each head, \`int8\` | - | $(pair 23) | $(pair 19) | $(pair 21) |"
 expect "| none: cuDNN's bf16 | $(pair 18) | - | $(pair 6) | - |"
 said=$(<README.md)
 expect "commit $(sed -n 's/.*"commit": "\(.......\).*/\1/p' $quality/floors.json) (\`$quality/\`)"

@@ -89,10 +89,10 @@ constexpr std::int64_t descales_of_head(Granularity granularity, std::int64_t ro
 ///
 /// Of heads: of any sign; with 0 every attended key weighs the same. Scores, scaled, must stay
 /// below 2^21 in magnitude. They are fp32: a weight is off by up to |score| 2^-23 of itself, and
-/// rows of larger scores may be wrong, or NaN. |q * k * softmax_scale| is below 2^101 in any case.
-/// Of blocks: each is positive, and the product as above; those of V in one head are within a
-/// factor of 2^100 of each other. Rows that see a key of a block whose descale is not positive are
-/// NaN.
+/// rows of larger scores may be wrong, or NaN. |q * k * softmax_scale| is below 2^101 in any case,
+/// and below 4 where q and k are int8. Of blocks: each is positive, and the product as above; those
+/// of V in one head are within a factor of 2^100 of each other. Rows that see a key of a block
+/// whose descale is not positive are NaN.
 struct Descales {
   /// (batch, heads_q), contiguous; of blocks (batch, heads_q, blocks). All three are required: for
   /// codes without a scale, ones; but v may be null where V is half or bf16.
