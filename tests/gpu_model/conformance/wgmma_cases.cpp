@@ -18,9 +18,10 @@ struct WgmmaCodes {
   std::array<std::array<std::uint8_t, kWgmmaK>, kWgmmaMaxN> b;
 };
 
-template <class Draw>
-WgmmaCodes draw_codes(Draw draw) {
-  WgmmaCodes codes;
+/// A and B, an element at a time.
+template <class Codes, class Draw>
+Codes draw_codes(Draw draw) {
+  Codes codes;
   for (auto& row : codes.a) std::generate(row.begin(), row.end(), draw);
   for (auto& row : codes.b) std::generate(row.begin(), row.end(), draw);
   return codes;
@@ -162,14 +163,6 @@ struct Wgmma16BitCodes {
   std::array<std::array<std::uint16_t, kWgmmaMaxN>, kWgmma16BitK> b;
 };
 
-template <class Draw>
-Wgmma16BitCodes draw_16_bit(Draw draw) {
-  Wgmma16BitCodes codes;
-  for (auto& row : codes.a) std::generate(row.begin(), row.end(), draw);
-  for (auto& row : codes.b) std::generate(row.begin(), row.end(), draw);
-  return codes;
-}
-
 /// x cut off towards zero to multiples of `unit`.
 double cut_off(double x, double unit) { return std::trunc(x / unit) * unit; }
 
@@ -225,9 +218,9 @@ void add_wgmma_cases(std::vector<Case>& all) {
   // E4M3 0, 1, 1.5, 2, -1, -2; E5M2 0, 0.5, 1, 2, -0.5, -2. Sums over 128 columns are exact.
   constexpr std::array<std::uint8_t, 6> kPlain = {0x00, 0x38, 0x3c, 0x40, 0xb8, 0xc0};
   const std::vector<WgmmaCodes> plain = {
-      draw_codes([&] { return kPlain[random.below(kPlain.size())]; })};
+      draw_codes<WgmmaCodes>([&] { return kPlain[random.below(kPlain.size())]; })};
   // Every finite code of both formats.
-  const std::vector<WgmmaCodes> wide = {draw_codes(
+  const std::vector<WgmmaCodes> wide = {draw_codes<WgmmaCodes>(
       [&] { return static_cast<std::uint8_t>(random.below(0x7c) | random.below(2) << 7); })};
   const auto exact = [&] { return Products(plain[0], exact_sum); };
   const auto modelled = [&] { return Products(wide[0], hopper_sum); };
@@ -242,7 +235,7 @@ void add_wgmma_cases(std::vector<Case>& all) {
   all.push_back(
       make_case("wgmma_types_wide", Primitive::kWgmmaTypes, wide, modelled().of_types(), 0));
   const std::vector<WgmmaCodes> bytes = {
-      draw_codes([&] { return static_cast<std::uint8_t>(random.below(256)); })};
+      draw_codes<WgmmaCodes>([&] { return static_cast<std::uint8_t>(random.below(256)); })};
   all.push_back(make_case("wgmma_int8", Primitive::kWgmmaInt8, bytes, int8_sums(bytes[0]), 0));
   struct Type {
     const char* name;
@@ -261,7 +254,7 @@ void add_wgmma_cases(std::vector<Case>& all) {
       return static_cast<std::uint16_t>(random.below(2) << 15 | exponent << bits |
                                         random.below(1U << bits));
     };
-    const std::vector<Wgmma16BitCodes> drawn = {draw_16_bit(draw)};
+    const std::vector<Wgmma16BitCodes> drawn = {draw_codes<Wgmma16BitCodes>(draw)};
     all.push_back(
         make_case(type.name, type.primitive, drawn, sums_16_bit(type.format, drawn[0]), 0));
   }
