@@ -8,8 +8,7 @@
 #include <utility>
 
 #include "dispatch/check_tensor.hpp"
-#include "dispatch/compiled_archs.hpp"
-#include "quantise/params.hpp"
+#include "dispatch/which_quantiser.hpp"
 
 namespace fp8_sdpa {
 namespace {
@@ -117,32 +116,32 @@ Status check_memory(const Quantisation& q) {
   return detail::check_apart(std::span(written).first(count), read);
 }
 
-template <Backend kBackend>
-Status launch(const QuantisePlan& plan, void* workspace, const gpu::Queue& queue) {
-  const Quantisation& q = plan.quantisation();
-  if (q.block_rows == 0) {
-    return quantiser::launch<kBackend>(q, plan.device(), workspace, queue);
-  }
-  return quantiser::launch_slabs<kBackend>({&q, 1}, static_cast<float*>(workspace), queue);
-}
-
 }  // namespace
 
 Result<QuantisePlan> plan(const Quantisation& quantisation, const Device& device) {
   if (Status s = check_shape(quantisation); !s.ok()) return s;
   if (Status s = check_dtypes(quantisation); !s.ok()) return s;
   if (Status s = check_memory(quantisation); !s.ok()) return s;
-  const bool blocks = quantisation.block_rows != 0;
-  if (Status s = detail::check_has_code(
-          blocks ? "quantise of blocks of rows" : "quantise",
-          blocks ? quantiser::kMinSmVersionOfBlocks : quantiser::kMinSmVersion, device);
-      !s.ok()) {
+  if (Status s = detail::check_has_code("quantise", quantiser::kMinSmVersion, device); !s.ok()) {
     return s;
+  }
+  const bool blocks = quantisation.block_rows != 0;
+  if (blocks && !detail::runs_slabs(device)) {
+    return unsupported("block_rows is " + std::to_string(quantisation.block_rows) +
+                       "; descales of blocks of rows need code for sm_90a, and " + device.name +
+                       " is sm_" + std::to_string(device.sm_version));
+  }
+  if (blocks && !quantiser::has_slabs(quantisation.from, quantisation.seq)) {
+    return unsupported(
+        "from has strides of 0 or of 2^40 bytes; blocks of rows are read by TMA, "
+        "which takes none of them: copy it, or ask for a descale a head");
   }
   QuantisePlan result;
   result.quantisation_ = quantisation;
   result.device_ = device;
-  result.workspace_bytes_ = quantiser::workspace_size(quantisation).all;
+  result.workspace_bytes_ = detail::is_of_slabs(quantisation, device)
+                                ? quantiser::workspace_of_slabs(quantisation)
+                                : quantiser::workspace_size(quantisation).all;
   return result;
 }
 
@@ -152,8 +151,10 @@ Status quantise(const QuantisePlan& plan, void* workspace, CUstream_st* stream) 
     return s;
   }
   const gpu::Queue queue{stream, plan.device().executor.get()};
-  return detail::on_backend_of(
-      plan.device(), [&]<Backend kBackend>() { return launch<kBackend>(plan, workspace, queue); });
+  return detail::on_backend_of(plan.device(), [&]<Backend kBackend>() {
+    return detail::launch_quantisation<kBackend>(plan.quantisation(), plan.device(), workspace,
+                                                 queue);
+  });
 }
 
 }  // namespace fp8_sdpa

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -14,11 +15,10 @@
 #include "dispatch/check_problem.hpp"
 #include "dispatch/check_tensor.hpp"
 #include "dispatch/choose.hpp"
-#include "dispatch/compiled_archs.hpp"
 #include "dispatch/plan_state.hpp"
+#include "dispatch/which_quantiser.hpp"
 #include "fp8_sdpa/quantise.hpp"
 #include "gpu/queue.hpp"
-#include "quantise/params.hpp"
 
 namespace fp8_sdpa {
 namespace {
@@ -52,12 +52,11 @@ struct Steps {
   std::byte* workspace;  ///< of one step at a time
 };
 
-bool have_one_dtype(const Problem& p) { return p.k.dtype == p.q.dtype && p.v.dtype == p.q.dtype; }
-
-/// Whether every head is one block of the kernel that quantises blocks of rows.
-bool heads_are_blocks(const Problem& p, const Device& device) {
-  return std::max(p.seq_q, p.seq_kv) <= kKeysOfBlock && have_one_dtype(p) &&
-         detail::check_has_code("", quantiser::kMinSmVersionOfBlocks, device).ok();
+/// Whether the quantiser of slabs takes Q, K and V in one launch.
+bool have_slabs(const Problem& p, const Device& device) {
+  return p.k.dtype == p.q.dtype && p.v.dtype == p.q.dtype && detail::runs_slabs(device) &&
+         quantiser::has_slabs(p.q, p.seq_q) && quantiser::has_slabs(p.k, p.seq_kv) &&
+         quantiser::has_slabs(p.v, p.seq_kv);
 }
 
 Steps steps_of(const UnquantisedProblem& problem, Granularity granularity, const Device& device,
@@ -65,7 +64,9 @@ Steps steps_of(const UnquantisedProblem& problem, Granularity granularity, const
   const Problem& p = problem.attention;
   const bool blocks = granularity == Granularity::kBlock;
   const bool int8 = problem.precision == Precision::kInt8;
-  const bool at_once = !int8 && (blocks || heads_are_blocks(p, device));
+  // A head may be one block of rows.
+  const bool at_once =
+      !int8 && (blocks || std::max(p.seq_q, p.seq_kv) <= kKeysOfBlock) && have_slabs(p, device);
   Layout layout(base);
   const auto quantisation = [&](const Tensor& from, int heads, std::int64_t seq, int block_rows) {
     Quantisation q;
@@ -145,7 +146,7 @@ Status check_precision(const UnquantisedProblem& problem) {
                           "; with precision int8 it must be half or bf16");
 }
 
-/// What they need: at once together, else the most that one of them does.
+/// What they need: the most that one of them does. At once, it is that of the one which smooths.
 Result<std::size_t> workspace_of_quantisations(const Steps& steps, const Device& device) {
   std::size_t most = 0;
   for (const auto& [name, step] : {std::pair{"q", &steps.q}, {"k", &steps.k}, {"v", &steps.v}}) {
@@ -161,12 +162,12 @@ Result<std::size_t> workspace_of_quantisations(const Steps& steps, const Device&
 }
 
 /// What quantising takes on an H200, with rotation and smoothing, whatever is asked for
-/// (quantise/JOURNAL.md, version 7): of a call, and of 10^6 bytes that are read or written.
+/// (quantise/JOURNAL.md, versions 7 and 8): of a call, and of 10^6 bytes that are read or written.
 struct QuantiserCost {
   double call_us, us_of_megabyte;
 };
-constexpr QuantiserCost kOfHeads{24.0, 0.44};
-constexpr QuantiserCost kAtOnce{5.5, 0.43};
+constexpr QuantiserCost kOfHeads{20.0, 0.50};
+constexpr QuantiserCost kAtOnce{5.5, 0.33};
 
 double predicted_us(const Steps& steps, const Device& device, const PlanOptions& options) {
   const std::vector<detail::Prediction> attention =
@@ -189,7 +190,7 @@ Result<Plan> plan_attention(const UnquantisedProblem& problem, const Device& dev
   void* const nowhere = reinterpret_cast<void*>(detail::kNowhere);
   const Steps heads = steps_of(problem, Granularity::kHead, device, nowhere);
   if (problem.granularity == Granularity::kBlock && problem.precision == Precision::kFp8 &&
-      have_one_dtype(p)) {
+      have_slabs(p, device)) {
     const Steps blocks = steps_of(problem, Granularity::kBlock, device, nowhere);
     Result<Plan> made = plan(blocks.attention, device, variant, options);
     const bool asked = variant != nullptr || options.batch_invariant;
@@ -201,19 +202,17 @@ Result<Plan> plan_attention(const UnquantisedProblem& problem, const Device& dev
   return plan(heads.attention, device, variant, options);
 }
 
+/// Checked when they were planned. K first: where each has a launch of its own, its mean is what Q
+/// is multiplied with.
 template <Backend kBackend>
-Status quantise_at_once(const Steps& steps, const gpu::Queue& queue) {
+Status quantise(const Steps& steps, const Device& device, const gpu::Queue& queue) {
   const std::array all = {steps.k, steps.q, steps.v};
-  return quantiser::launch_slabs<kBackend>(all, reinterpret_cast<float*>(steps.workspace), queue);
-}
-
-/// K first: its mean is what Q is multiplied with. Checked when they were planned.
-template <Backend kBackend>
-Status quantise_heads(const Steps& steps, const Device& device, const gpu::Queue& queue) {
-  for (const Quantisation* quantisation : {&steps.k, &steps.q, &steps.v}) {
-    if (quantisation == &steps.v && !steps.quantises_v) continue;
+  if (steps.at_once) {
+    return quantiser::launch_slabs<kBackend>(all, device, steps.workspace, queue);
+  }
+  for (const Quantisation& quantisation : std::span(all).first(steps.quantises_v ? 3 : 2)) {
     const Status launched =
-        quantiser::launch<kBackend>(*quantisation, device, steps.workspace, queue);
+        detail::launch_quantisation<kBackend>(quantisation, device, steps.workspace, queue);
     if (!launched.ok()) return launched;
   }
   return {};
@@ -228,9 +227,7 @@ Status add_to_lse(const Steps& steps, float scale, const gpu::Queue& queue) {
 
 template <Backend kBackend>
 Status run(const UnquantisedPlan& made, const Steps& steps, const gpu::Queue& queue) {
-  const Status quantised = steps.at_once
-                               ? quantise_at_once<kBackend>(steps, queue)
-                               : quantise_heads<kBackend>(steps, made.attention().device(), queue);
+  const Status quantised = quantise<kBackend>(steps, made.attention().device(), queue);
   if (!quantised.ok()) return quantised;
   Plan attention = made.attention();
   if (Status s = rebind(attention, steps.attention); !s.ok()) return s;

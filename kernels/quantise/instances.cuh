@@ -9,7 +9,7 @@
 namespace fp8_sdpa::quantiser {
 
 template Status launch<gpu::kBackend>(const Quantisation&, const Device&, void*, const gpu::Queue&);
-template Status launch_slabs<gpu::kBackend>(std::span<const Quantisation>, float*,
+template Status launch_slabs<gpu::kBackend>(std::span<const Quantisation>, const Device&, void*,
                                             const gpu::Queue&);
 template Status append<gpu::kBackend>(const Append&, const gpu::Queue&);
 template Status add_to_lse<gpu::kBackend>(float*, const float*, float, std::int64_t,

@@ -23,11 +23,43 @@ Status launch_kernel(const Quantisation& q, const Device& device, void* workspac
                         queue);
 }
 
+/// The map of what a tensor is quantised from.
 template <Dtype kFrom, int kDim>
-Status launch_slabs_kernel(std::span<const Quantisation> all, float* sums,
+Status encode(Slab& slab) {
+  const Params& p = slab.tensor;
+  const Strides& from = p.from_strides;
+  constexpr std::uint64_t kBytes = sizeof(typename Block<kFrom, kDim>::Element);
+  // A stride that is not walked must still be one that TMA takes.
+  const auto stride = [&](std::int64_t elements, int size) {
+    return size > 1 ? static_cast<std::uint64_t>(elements) * kBytes : 16;
+  };
+  const int heads = from.head == 0 ? 1 : p.heads.value;
+  const int batch = from.batch == 0 ? 1 : p.all_heads / p.heads.value;
+  slab.head_step = heads > 1 ? 1 : 0;
+  slab.batch_step = batch > 1 ? 1 : 0;
+  const gpu::TensorShape shape{
+      .base = p.from,
+      .rank = 4,
+      .sizes = {kDim * kBytes, static_cast<std::uint64_t>(p.seq), static_cast<std::uint64_t>(heads),
+                static_cast<std::uint64_t>(batch)},
+      .strides = {0, stride(from.seq, p.seq), stride(from.head, heads), stride(from.batch, batch)},
+      .box = {kPanelRowBytes, kSlabRows, 1, 1},
+      .swizzle = gpu::Swizzle::k128B};
+  return gpu::encode_tensor_map(shape, slab.map);
+}
+
+template <Dtype kFrom, int kDim>
+Status launch_slabs_kernel(std::span<const Quantisation> all, const Device& device, void* workspace,
                            const gpu::Queue& queue) {
-  const SlabsParams slabs = make_slabs_params(all, sums);
-  const dim3 grid(static_cast<unsigned>(slabs.end[all.size() - 1]));
+  std::int64_t count = 0;
+  for (const Quantisation& q : all) count += slabs_of(q);
+  const int blocks = static_cast<int>(std::min<std::int64_t>(count, device.sm_count));
+  auto* const sums = static_cast<float*>(workspace);
+  SlabsParams slabs = make_slabs_params(all, sums, blocks);
+  for (Slab& slab : std::span(slabs.of).first(static_cast<std::size_t>(slabs.tensors))) {
+    if (Status s = encode<kFrom, kDim>(slab); !s.ok()) return s;
+  }
+  const dim3 grid(static_cast<unsigned>(blocks));
   if (!slabs.behind_sums) return gpu::launch<Slabs<kFrom, kDim>>(grid, slabs, queue);
   const auto smooths = std::ranges::find_if(all, &Quantisation::smooth);
   const SumsParams params = make_sums_params(*smooths, sums);
@@ -56,9 +88,10 @@ Status for_kind_of(const Quantisation& q, const F& f) {
 }  // namespace GPU_BACKEND
 
 template <Backend kBackend>
-Status launch_slabs(std::span<const Quantisation> all, float* sums, const gpu::Queue& queue) {
+Status launch_slabs(std::span<const Quantisation> all, const Device& device, void* workspace,
+                    const gpu::Queue& queue) {
   return for_kind_of(all.front(), [&]<Dtype kFrom, int kDim>() {
-    return launch_slabs_kernel<kFrom, kDim>(all, sums, queue);
+    return launch_slabs_kernel<kFrom, kDim>(all, device, workspace, queue);
   });
 }
 

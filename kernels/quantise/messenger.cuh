@@ -61,6 +61,10 @@ struct Messenger {
     most &= ~kTold;
     float amax;
     memcpy(&amax, &most, sizeof amax);
+    return descale_for(p, amax);
+  }
+  /// Of rows that are short of the rotation's factor.
+  GPU_FN static float descale_for(const Params& p, float amax) {
     const float quotient = gpu::divide(amax * factor<kDim>(p), p.largest);
     return quotient < kLeastDescale ? 1.0F : quotient;
   }

@@ -75,16 +75,7 @@ std::int64_t all_tiles(const Quantisation& q) {
   return std::int64_t{q.batch} * q.heads * tiles_of(q);
 }
 
-std::size_t sums_of_shares(const Quantisation& q) {
-  if (!q.smooth || shares_of(q.seq) == 0) return 0;
-  const auto heads = static_cast<std::size_t>(q.batch) * static_cast<std::size_t>(q.heads);
-  return heads * static_cast<std::size_t>(shares_of(q.seq)) * static_cast<std::size_t>(q.head_dim);
-}
-
 WorkspaceSize workspace_size(const Quantisation& q) {
-  if (q.block_rows != 0) {
-    return {0, sizeof(float) * std::max<std::size_t>(sums_of_shares(q), 1)};
-  }
   const Words words = words_of(q);
   const std::size_t all = words.zeroed + words.tile_sums + words.group_sums + words.mean;
   return {sizeof(std::uint32_t) * words.zeroed, sizeof(float) * std::max<std::size_t>(all, 1)};
@@ -153,27 +144,68 @@ SumsParams make_sums_params(const Quantisation& q, float* sums) {
   return {params_of_tensors(q), sums, shares, static_cast<int>((q.seq + shares - 1) / shares)};
 }
 
-SlabsParams make_slabs_params(std::span<const Quantisation> all, const float* sums) {
-  SlabsParams params{};
-  const auto smooths = std::ranges::find_if(all, &Quantisation::smooth);
-  int end = 0;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const Quantisation& q = all[i];
-    Slab& slab = params.of[i];
-    slab.tensor = params_of_tensors(q);
-    slab.block_rows = q.block_rows;
-    slab.blocks = static_cast<int>((q.seq + q.block_rows - 1) / q.block_rows);
-    slab.slabs = static_cast<int>((q.seq + kSlabRows - 1) / kSlabRows);
-    slab.summed = -1;
-    if (q.smooth || (q.dots != nullptr && q.dot_with == nullptr)) {
-      slab.summed = static_cast<int>(smooths - all.begin());
-      slab.shares = shares_of(smooths->seq);
-      slab.sums = sums;
-      params.behind_sums = slab.shares > 0;
-    }
-    end += slab.tensor.all_heads * slab.slabs;
-    params.end[i] = end;
+bool has_slabs(const Tensor& from, std::int64_t seq) {
+  constexpr std::int64_t kMaxStrideBytes = std::int64_t{1} << 40;
+  const auto has = [&](std::int64_t stride) {
+    return stride < kMaxStrideBytes / size_of(from.dtype);
+  };
+  return (seq == 1 || (from.stride_seq > 0 && has(from.stride_seq))) && has(from.stride_head) &&
+         has(from.stride_batch);
+}
+
+std::int64_t slabs_of(const Quantisation& q) {
+  return std::int64_t{q.batch} * q.heads * ((q.seq + kSlabRows - 1) / kSlabRows);
+}
+
+std::size_t workspace_of_slabs(const Quantisation& q) {
+  std::size_t floats = 1;
+  if (q.smooth && shares_of(q.seq) > 0) {
+    floats = static_cast<std::size_t>(q.batch) * static_cast<std::size_t>(q.heads) *
+             static_cast<std::size_t>(shares_of(q.seq)) * static_cast<std::size_t>(q.head_dim);
   }
+  return sizeof(float) * floats;
+}
+
+SlabsParams make_slabs_params(std::span<const Quantisation> all, const float* sums, int blocks) {
+  SlabsParams params{};
+  params.rotates = -1;
+  int summed = -1;
+  int shares = 0;
+  const auto add = [&](const Quantisation& q) {
+    Slab& slab = params.of[params.tensors];
+    slab.tensor = params_of_tensors(q);
+    const std::int64_t rows = q.block_rows != 0 ? q.block_rows : q.seq;
+    slab.block_rows =
+        static_cast<int>(q.block_rows != 0 ? rows : std::max<std::int64_t>(rows, kSlabRows));
+    slab.blocks = static_cast<int>((q.seq + rows - 1) / rows);
+    slab.slabs = attention::divisor(static_cast<int>((q.seq + kSlabRows - 1) / kSlabRows));
+    slab.all = static_cast<int>(slabs_of(q));
+    slab.of_block = slab.all / blocks;
+    slab.left_over = slab.all % blocks;
+    slab.summed = -1;
+    if (q.rotate) params.rotates = params.tensors;
+    if (q.smooth) {
+      summed = params.tensors;
+      shares = shares_of(q.seq);
+    }
+    ++params.tensors;
+  };
+  const auto needs_mean = [](const Quantisation& q) {
+    return q.smooth || (q.dots != nullptr && q.dot_with == nullptr);
+  };
+  for (const Quantisation& q : all) {
+    if (!needs_mean(q)) add(q);
+  }
+  const int first = params.tensors;
+  for (const Quantisation& q : all) {
+    if (needs_mean(q)) add(q);
+  }
+  for (int i = first; i < params.tensors; ++i) {
+    params.of[i].summed = summed;
+    params.of[i].shares = shares;
+    params.of[i].sums = sums;
+  }
+  params.behind_sums = shares > 0;
   return params;
 }
 

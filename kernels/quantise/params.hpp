@@ -9,12 +9,11 @@
 #include "fp8_sdpa/append.hpp"
 #include "fp8_sdpa/quantise.hpp"
 #include "gpu/queue.hpp"
+#include "gpu/tensor_map.hpp"
 
 namespace fp8_sdpa::quantiser {
 
 inline constexpr int kMinSmVersion = 80;
-/// Of descales of blocks of rows: attention kernels that take them are of sm_90.
-inline constexpr int kMinSmVersionOfBlocks = 90;
 /// Of a lane: two where they are short.
 constexpr int rows_of_lane(Dtype from, int head_dim) {
   return head_dim == 64 && from != Dtype::kFloat ? 2 : 1;
@@ -84,23 +83,28 @@ struct Params {
   std::uint64_t signs[kMaxHeadDim / 64];  ///< of the rotation: a set bit for -1
 };
 
-/// Granularity::kBlock, one of up to three tensors of a launch: slabs.cuh. Of a head each.
+/// One of up to three tensors of a launch of slabs.cuh.
 struct Slab {
-  Params tensor;  ///< descales: of each block of rows
-  int block_rows;
-  int blocks;
-  int slabs;
+  gpu::TensorMap map;         ///< of `tensor.from`, in bytes: (batch, heads, seq, head_dim)
+  int head_step, batch_step;  ///< of the map's coordinates; 0 where all heads or batches are one
+  Params tensor;              ///< descales: of each block of rows
+  int block_rows;             ///< at least a slab's where a descale is of a head, and given
+  int blocks;                 ///< of a head
+  attention::Divisor slabs;   ///< of a head
+  int all;                    ///< slabs of all heads
+  int of_block, left_over;    ///< of `all`, each thread block's, and one more of so many blocks
   /// The tensor of the launch whose mean is needed, -1 if none is: `tensor`, where the mean is
   /// subtracted, or that whose heads the dots are with.
   int summed;
-  int shares;         ///< of a head of it; 0: each slab adds its head up
+  int shares;         ///< of a head of it; 0: a team adds the head up
   const float* sums;  ///< of columns, of each share head_dim
 };
 inline constexpr int kSlabRows = 128;
 inline constexpr int kMaxTensors = 3;
 struct SlabsParams {
-  Slab of[kMaxTensors];
-  int end[kMaxTensors];  ///< slabs of these tensors and those before
+  Slab of[kMaxTensors];  ///< those that need sums behind the others
+  int tensors;
+  int rotates;  ///< one that is rotated, as all that are; -1: none is
   bool behind_sums;
 };
 /// Sums of columns of a tensor: a thread block a share.
@@ -117,10 +121,16 @@ inline constexpr int kMaxShares = 16;
 /// time than another launch.
 inline constexpr int kOwnSumRows = 256;
 int shares_of(std::int64_t seq);
-/// Floats that the sums of a tensor's shares take: none if it is not smoothed, or has none.
-std::size_t sums_of_shares(const Quantisation& quantisation);
+/// Whether TMA reads the rows of such a tensor, as slabs.cuh does.
+bool has_slabs(const Tensor& from, std::int64_t seq);
+/// Bytes that the sums of its shares take, if it is smoothed and has any; else one float's.
+std::size_t workspace_of_slabs(const Quantisation& quantisation);
 SumsParams make_sums_params(const Quantisation& quantisation, float* sums);
-SlabsParams make_slabs_params(std::span<const Quantisation> quantisations, const float* sums);
+/// For so many thread blocks.
+SlabsParams make_slabs_params(std::span<const Quantisation> quantisations, const float* sums,
+                              int blocks);
+/// Slabs of all heads.
+std::int64_t slabs_of(const Quantisation& quantisation);
 
 /// How many of the blocks that run at once are launched: all, or, where that is nearly all, so many
 /// that heads begin where steps do, and nobody waits for a head's last tile a step longer.
@@ -139,12 +149,12 @@ struct WorkspaceSize {
 };
 WorkspaceSize workspace_size(const Quantisation& quantisation);
 
-/// Quantisations of one head_dim and one source format that have been checked, with a descale a
-/// block. `sums` has room for those of the one that smooths, if one does. A tensor with dots and
+/// Quantisations of one head_dim and one source format that have been checked and have slabs, with
+/// descales of blocks of rows, or given; those that rotate have one seed. A tensor with dots and
 /// without dot_with has them with the mean of the one that smooths. Likewise.
 template <Backend kBackend>
-Status launch_slabs(std::span<const Quantisation> quantisations, float* sums,
-                    const gpu::Queue& queue);
+Status launch_slabs(std::span<const Quantisation> quantisations, const Device& device,
+                    void* workspace, const gpu::Queue& queue);
 
 /// Launches the kernel. Instantiated once per backend, in instances.cuh.
 template <Backend kBackend>

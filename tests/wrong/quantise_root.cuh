@@ -1,6 +1,7 @@
 // What a fault of the quantiser is called by: the launch of a plan by one kernel.
 #pragma once
 
+#include "dispatch/which_quantiser.hpp"
 #include "fp8_sdpa/quantise.hpp"
 #include "quantise/add_to_lse.cuh"
 #include "quantise/append.cuh"
@@ -27,10 +28,10 @@ template <class Tag>
 Status launch_plan(const QuantisePlan& plan, void* workspace) {
   const Quantisation& q = plan.quantisation();
   const gpu::Queue queue{nullptr, plan.device().executor.get()};
-  if (q.block_rows == 0) {
-    return launch_kernel<Tag::kFrom, Tag::kDim>(q, plan.device(), workspace, queue);
+  if (detail::is_of_slabs(q, plan.device())) {
+    return launch_slabs_kernel<Tag::kFrom, Tag::kDim>({&q, 1}, plan.device(), workspace, queue);
   }
-  return launch_slabs_kernel<Tag::kFrom, Tag::kDim>({&q, 1}, static_cast<float*>(workspace), queue);
+  return launch_kernel<Tag::kFrom, Tag::kDim>(q, plan.device(), workspace, queue);
 }
 
 }  // namespace fp8_sdpa::quantiser

@@ -42,6 +42,7 @@ struct QuantiserTrial {
   QuantiserCase request;
   ExecutorOptions executor = {};
   int sm_count = 3;  ///< fewer blocks than tiles: each takes several
+  int sm_version = 90;
   bool non_finite = false;
   bool one_hot = false;  ///< an element other than 0 in each row
 };
@@ -81,6 +82,10 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
     blocks.block_rows = kQueriesOfBlock;
     add("blocks_rotate_and_smooth", blocks).executor.schedule = schedule;
   }
+  QuantiserCase slabs{.batch = 1, .heads = 4, .seq = 300};  // of which each team has some
+  slabs.rotate = slabs.smooth = true;
+  slabs.block_rows = kKeysOfBlock;
+  add("many_slabs", slabs).sm_count = 1;
   QuantiserCase groups{.batch = 1, .heads = 1};  // a tile more than are added up at once
   groups.seq = (quantiser::kGroup + 1) * quantiser::tile_rows(kernel.from, kernel.head_dim);
   groups.smooth = true;
@@ -118,8 +123,10 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
   QuantiserCase fixed = plain;
   fixed.static_descales = {0x1p-100F, 1e-3F, 0.01F, 0.1F, 3.0F, 1e30F};
   add("static_descales", fixed);
+  add("static_descales_sm80", fixed).sm_version = 80;
   fixed.smooth = true;
   add("static_descales_smooth", fixed);
+  add("static_descales_smooth_sm80", fixed).sm_version = 80;
   QuantiserCase broadcast = plain;
   broadcast.broadcast = true;
   add("broadcast", broadcast);
@@ -153,6 +160,7 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
   add("int8_non_finite", int8).non_finite = true;
   int8.static_descales = fixed.static_descales;
   add("int8_static_descales", int8);
+  add("int8_static_descales_sm80", int8).sm_version = 80;
   int8 = all;
   int8.to = Dtype::kInt8;
   add("int8_rotate_and_smooth", int8);
@@ -202,6 +210,7 @@ void try_quantiser(std::string_view kernel, const reference::Quantiser& quantise
     if (extent == Extent::kFirstFailure && outcome.killed()) return;
     Device device = host_executor();
     device.sm_count = trial.sm_count;
+    device.sm_version = trial.sm_version;
     device.executor = std::make_shared<const ExecutorOptions>(trial.executor);
     const std::vector<float> values = values_of(trial);
     std::vector<reference::GateResult> gates;

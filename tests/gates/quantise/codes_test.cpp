@@ -176,9 +176,11 @@ TEST_P(Quantiser, TakesTheCallersDescales) {
 // A float keeps its 24 bits when it is rotated: nothing else is in these rows.
 TEST_P(Quantiser, RotatesARowOfOneElementExactly) {
   if (!ready_) return;
-  for (const int head_dim : {64, 256}) {
+  for (const auto& [head_dim, block_rows] :
+       {std::pair{64, 0}, {256, 0}, {64, kKeysOfBlock}, {256, kKeysOfBlock}}) {
     QuantiserCase request{.seq = 140, .head_dim = head_dim, .from = Dtype::kFloat};
     request.rotate = true;
+    request.block_rows = block_rows;
     std::vector<float> values = quantiser_values(request);
     const auto dim = static_cast<std::size_t>(head_dim);
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -244,6 +246,58 @@ TEST_P(Quantiser, AddsUpAllSharesOfALongHead) {
     request.block_rows = kKeysOfBlock;
     expect_right_run(request, quantiser_values(request));
   }
+}
+
+// Descales that are given, of heads of several slabs, by the quantiser of slabs and by the one that
+// older devices have: the same codes. Whose strides TMA does not take has the latter too.
+TEST(QuantiserGivenDescales, AreTheSameOnOlderDevices) {
+  Device device;
+  if (!use_backend(Backend::kHost, &device)) return;
+  for (const Dtype from : {Dtype::kBFloat16, Dtype::kFloat}) {
+    for (const Dtype to : {Dtype::kE4M3, Dtype::kInt8}) {
+      QuantiserCase request{.batch = 1, .heads = 3, .seq = 333, .head_dim = 128, .from = from};
+      request.to = to;
+      request.static_descales = {0.01F, 0.1F, 3.0F};
+      for (const bool smooth : {false, true}) {
+        request.smooth = smooth;
+        const std::vector<float> values = quantiser_values(request);
+        device.sm_version = 90;
+        const reference::Quantised slabs = run(request, values, device);
+        expect_right(request, values, slabs);
+        device.sm_version = 80;
+        const reference::Quantised tiles = run(request, values, device);
+        expect_right(request, values, tiles);
+        if (!smooth) EXPECT_EQ(slabs, tiles) << name_of(from) << name_of(to);
+      }
+    }
+  }
+}
+
+TEST(QuantiserGivenDescales, DeclineBlocksThatTmaDoesNotRead) {
+  QuantiserCase request{.batch = 1, .heads = 1, .seq = 130};
+  const std::vector<float> values = quantiser_values(request);
+  const auto plan_with_stride = [&](std::int64_t stride, int block_rows, int sm_version) {
+    Device device;
+    static_cast<void>(use_backend(Backend::kHost, &device));
+    device.sm_version = sm_version;
+    Status planned;
+    const auto launch = [&](const QuantisePlan& made, void* workspace) -> Status {
+      Quantisation q = made.quantisation();
+      q.from.stride_seq = stride;
+      q.block_rows = block_rows;
+      const Result<QuantisePlan> other = plan(q, device);
+      planned = other.ok() ? Status{} : other.status();
+      return quantise(made, workspace, nullptr);
+    };
+    std::vector<reference::GateResult> gates;
+    EXPECT_TRUE(reference::run_quantiser(request, values, device, gates, launch).ok());
+    return planned;
+  };
+  EXPECT_TRUE(plan_with_stride(64, kKeysOfBlock, 90).ok());
+  EXPECT_TRUE(plan_with_stride(0, 0, 90).ok());
+  EXPECT_EQ(plan_with_stride(0, kKeysOfBlock, 90).code(), StatusCode::kUnsupported);
+  const Status older = plan_with_stride(64, kKeysOfBlock, 80);
+  EXPECT_NE(older.message().find("is sm_80"), std::string::npos) << older.message();
 }
 
 // A launch may begin while an earlier kernel still writes what it reads. (More than 256 rows to be

@@ -205,7 +205,7 @@ TEST(Unquantised, TakesTheGranularityThatIsPredictedToBeFaster) {
       return detail::predictions(codes, host_executor(), {}).front().us + of_call +
              of_megabyte * megabytes;
     };
-    const bool faster = us(Granularity::kBlock, 5.5, 0.43) < us(Granularity::kHead, 24.0, 0.44);
+    const bool faster = us(Granularity::kBlock, 5.5, 0.33) < us(Granularity::kHead, 20.0, 0.50);
     EXPECT_EQ(granularity_of(*made) == Granularity::kBlock, faster) << seq;
     of_blocks += faster ? 1 : 0;
     const auto asked = plan(of_length(seq, Granularity::kHead), host_executor());
