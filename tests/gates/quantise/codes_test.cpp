@@ -267,7 +267,8 @@ TEST(QuantiserGivenDescales, AreTheSameOnOlderDevices) {
         device.sm_version = 80;
         const reference::Quantised tiles = run(request, values, device);
         expect_right(request, values, tiles);
-        if (!smooth) EXPECT_EQ(slabs, tiles) << name_of(from) << name_of(to);
+        if (smooth) continue;  // the sums of its mean are added up in another order
+        EXPECT_EQ(slabs, tiles) << name_of(from) << name_of(to);
       }
     }
   }
