@@ -166,8 +166,11 @@ Result<std::size_t> workspace_of_quantisations(const Steps& steps, const Device&
 struct QuantiserCost {
   double call_us, us_of_megabyte;
 };
-constexpr QuantiserCost kOfHeads{20.0, 0.50};
-constexpr QuantiserCost kAtOnce{5.5, 0.33};
+constexpr QuantiserCost kOfHeads{20.0, 0.47};
+constexpr QuantiserCost kAtOnce{4.0, 0.365};
+/// Of the time with descales of heads. Those of blocks are taken for less: attention on their codes
+/// is a little less exact.
+constexpr double kWorthIt = 0.99;
 
 double predicted_us(const Steps& steps, const Device& device, const PlanOptions& options) {
   const std::vector<detail::Prediction> attention =
@@ -182,8 +185,8 @@ double predicted_us(const Steps& steps, const Device& device, const PlanOptions&
   return attention.front().us + cost.call_us + 1e-6 * bytes * cost.us_of_megabyte;
 }
 
-/// On the codes of blocks where it serves them and that is predicted to be faster, else on those of
-/// heads. Of batch_invariant the prediction, which the batch has a part in, is not asked.
+/// On the codes of blocks where it serves them and that is predicted to be worth it, else on those
+/// of heads. Of batch_invariant the prediction, which the batch has a part in, is not asked.
 Result<Plan> plan_attention(const UnquantisedProblem& problem, const Device& device,
                             const Variant* variant, const PlanOptions& options) {
   const Problem& p = problem.attention;
@@ -194,8 +197,8 @@ Result<Plan> plan_attention(const UnquantisedProblem& problem, const Device& dev
     const Steps blocks = steps_of(problem, Granularity::kBlock, device, nowhere);
     Result<Plan> made = plan(blocks.attention, device, variant, options);
     const bool asked = variant != nullptr || options.batch_invariant;
-    if (made.ok() &&
-        (asked || predicted_us(blocks, device, options) < predicted_us(heads, device, options))) {
+    if (made.ok() && (asked || predicted_us(blocks, device, options) <
+                                   kWorthIt * predicted_us(heads, device, options))) {
       return made;
     }
   }

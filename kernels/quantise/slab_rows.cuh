@@ -227,8 +227,8 @@ struct SlabRows {
   }
 
  private:
-  /// Steps of k whose words a lane holds at a time.
-  static constexpr int kAtOnce = 4;
+  /// Steps of k whose words a lane holds at a time: as many as there are registers for.
+  static constexpr int kAtOnce = kDim == 256 ? Matrix::kSteps : 4;
 
   GPU_FN void multiply(const Tile& tile, const Matrix& matrix, int half, int span, int term,
                        float (&d)[kSpan / 2]) const {

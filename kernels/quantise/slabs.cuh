@@ -32,6 +32,7 @@ struct Slabs {
         for (gpu::MBarrier& full : team.full) gpu::mbarrier_init(full, 1);
       }
       gpu::fence_mbarrier_init();
+      for (int i = 0; i < params.tensors; ++i) gpu::prefetch_tensor_map(params.of[i].map);
     }
     gpu::sync_block();
     // Sums are launched behind all else: behind them, only who needs them waits.

@@ -205,7 +205,8 @@ TEST(Unquantised, TakesTheGranularityThatIsPredictedToBeFaster) {
       return detail::predictions(codes, host_executor(), {}).front().us + of_call +
              of_megabyte * megabytes;
     };
-    const bool faster = us(Granularity::kBlock, 5.5, 0.33) < us(Granularity::kHead, 20.0, 0.50);
+    const bool faster =
+        us(Granularity::kBlock, 4.0, 0.365) < 0.99 * us(Granularity::kHead, 20.0, 0.47);
     EXPECT_EQ(granularity_of(*made) == Granularity::kBlock, faster) << seq;
     of_blocks += faster ? 1 : 0;
     const auto asked = plan(of_length(seq, Granularity::kHead), host_executor());
