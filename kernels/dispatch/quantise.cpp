@@ -122,14 +122,16 @@ Result<QuantisePlan> plan(const Quantisation& quantisation, const Device& device
   if (Status s = check_shape(quantisation); !s.ok()) return s;
   if (Status s = check_dtypes(quantisation); !s.ok()) return s;
   if (Status s = check_memory(quantisation); !s.ok()) return s;
-  if (Status s = detail::check_has_code("quantise", quantiser::kMinSmVersion, device); !s.ok()) {
+  const bool blocks = quantisation.block_rows != 0;
+  if (Status s = detail::check_has_code(
+          blocks ? "quantise of blocks of rows" : "quantise",
+          blocks ? detail::kSmVersionOfSlabs : quantiser::kMinSmVersion, device);
+      !s.ok()) {
     return s;
   }
-  const bool blocks = quantisation.block_rows != 0;
   if (blocks && !detail::runs_slabs(device)) {
-    return unsupported("block_rows is " + std::to_string(quantisation.block_rows) +
-                       "; descales of blocks of rows need code for sm_90a, and " + device.name +
-                       " is sm_" + std::to_string(device.sm_version));
+    return unsupported("quantise of blocks of rows needs sm_90 itself; " + device.name + " is sm_" +
+                       std::to_string(device.sm_version));
   }
   if (blocks && !quantiser::has_slabs(quantisation.from, quantisation.seq)) {
     return unsupported(

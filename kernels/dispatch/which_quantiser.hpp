@@ -6,10 +6,13 @@
 
 namespace fp8_sdpa::detail {
 
-/// Whether the device runs the one of slabs (quantise/slabs.cuh), which is of sm_90a.
+/// Code for sm_90a runs nowhere else.
+inline constexpr int kSmVersionOfSlabs = 90;
+
+/// Whether the device runs the one of slabs (quantise/slabs.cuh).
 inline bool runs_slabs(const Device& device) {
-  constexpr int kSmVersion = 90;
-  return device.sm_version == kSmVersion && check_has_code("", kSmVersion, device).ok();
+  return device.sm_version == kSmVersionOfSlabs &&
+         check_has_code("", kSmVersionOfSlabs, device).ok();
 }
 
 /// It has one pass, where a descale needs no other rows than a slab's.
