@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes results/h200/quality: floors.json and a table of errors and times, unquantised.md.
+"""Writes results/h200/quality: floors.json, a table of errors and times, unquantised.md, and one of needles
+that are found, needle.md.
 
-    quality_floors.py --out FOLDER --gpu NAME --command TEXT --rows FILE
+    quality_floors.py --out FOLDER --gpu NAME --command TEXT --rows FILE --needle FILE
 
---rows is unquantised.json of `./sdpa peers --unquantised`. Floors that need what is not built yet are
-not in the file.
+--rows is unquantised.json of `./sdpa peers --unquantised`, --needle what `python/examples/needle.py --json`
+printed. Floors that need what is not built yet are not in the file.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from house_floors import floor, write_floors
 
 ERRORS = {"d128_8k": 8.6e-3, "d64_4k": 1.5e-2}  # of FlashAttention-3's set, with the default options
 INT8 = "d128_8k"  # where precision="int8" is judged
-INT8_SHAPES = tuple(f"d{dim}_{keys}k{mask}" for dim in (64, 128) for keys in (8, 16) for mask in ("", "_causal"))
+INT8_SHAPES = tuple(
+    f"d{dim}_{keys}k{mask}" for dim in (64, 128) for keys in (8, 16) for mask in ("", "_causal")
+)
 
 
 def least(rows: list[dict], value) -> tuple[str, float]:
@@ -50,7 +53,9 @@ def floors_of(rows: list[dict]) -> list[dict]:
         above = round(100 * (row["rmse_blocks_both"] / exact_of(row) - 1), 2)
         floors.append(floor(f"RMSE of {shape} above exact", above, "%", 1, 1, False))
     floors.append(
-        floor(f"RMSE of {INT8} in int8", float(f"{by_name[INT8]['rmse_int8']:.3g}"), "RMSE", 5e-3, 2e-3, False)
+        floor(
+            f"RMSE of {INT8} in int8", float(f"{by_name[INT8]['rmse_int8']:.3g}"), "RMSE", 5e-3, 2e-3, False
+        )
     )
     shape, speed = least(rows, lambda row: row["attention_heads_us"] / row["attention_us"])
     price = round(100 * (1 / speed - 1), 1)
@@ -65,9 +70,39 @@ def floors_of(rows: list[dict]) -> list[dict]:
         for name, what in (("attention_int8_us", "attention in int8"), ("int8_us", "bf16 to bf16 by int8")):
             shape, ratio = least(long, lambda row, name=name: row["cudnn_bf16_us"] / row[name])
             floors.append(
-                floor(f"{what} over cuDNN's bf16, 8k and 16k, least: {shape}", ratio, "ratio", 1.15, 1.3, True)
+                floor(
+                    f"{what} over cuDNN's bf16, 8k and 16k, least: {shape}", ratio, "ratio", 1.15, 1.3, True
+                )
             )
     return floors
+
+
+NEEDLES = ("bf16", "plain", "both", "both, a scale a head", "int8")
+
+
+def needle_floors(rows: list[dict]) -> list[dict]:
+    """Of the default options, at the greatest length: the needles found for each that bf16 has found."""
+    longest = max(row["keys"] for row in rows)
+    return [
+        floor(
+            f"needles at {longest // 1024}k keys, {row['values']} values, share of bf16's hits",
+            round(100 * row["both"] / row["bf16"], 2),
+            "%",
+            98,
+            100,
+            True,
+        )
+        for row in rows
+        if row["keys"] == longest
+    ]
+
+
+def needle_table(rows: list[dict]) -> str:
+    lines = ["| keys | values | needles | " + " | ".join(NEEDLES) + " |", "|---" * (len(NEEDLES) + 3) + "|"]
+    for row in rows:
+        cells = [str(row["keys"]), row["values"], str(row["needles"])]
+        lines.append("| " + " | ".join(cells + [f"{row[name]:.4f}" for name in NEEDLES]) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def exact_of(row: dict) -> float:
@@ -103,13 +138,16 @@ def main() -> None:
     )
     for name in ("gpu", "command"):
         parser.add_argument(f"--{name}", required=True)
-    for name in ("out", "rows"):
+    for name in ("out", "rows", "needle"):
         parser.add_argument(f"--{name}", required=True, type=pathlib.Path)
     options = parser.parse_args()
     rows = json.loads(options.rows.read_text())["rows"]
-    document = {"gpu": options.gpu, "command": options.command, "floors": floors_of(rows)}
+    needles = json.loads(options.needle.read_text())
+    floors = [*floors_of(rows), *needle_floors(needles)]
+    document = {"gpu": options.gpu, "command": options.command, "floors": floors}
     write_floors(options.out / "floors.json", document)
     (options.out / "unquantised.md").write_text(table_of(rows))
+    (options.out / "needle.md").write_text(needle_table(needles))
 
 
 if __name__ == "__main__":

@@ -67,6 +67,12 @@ expect "| none: cuDNN's bf16 | $(pair 18) | - | $(pair 6) | - |"
 said=$(<README.md)
 expect "commit $(sed -n 's/.*"commit": "\(.......\).*/\1/p' $quality/floors.json) (\`$quality/\`)"
 
+# The quantiser's rates, at the worst of the shapes.
+said=$(tr '\n' ' ' <kernels/quantise/README.md)
+rate() { grep -A1 "quantiser, $1, share" $quality/floors.json | sed -n 's/.*"value": \([0-9.]*\).*/\1/p' | xargs printf '%.2f'; }
+expect "descales of heads $(rate plain) without options and $(rate both) with rotation and smoothing"
+expect "of blocks $(rate 'blocks, plain') and $(rate 'blocks, both'), given ones $(rate static)"
+
 # What the gates of others let through, and what ours kill.
 matrix=$(<results/kill_matrix.md)
 [[ $matrix =~ \*\*([0-9]+)\ of\ ([0-9]+)\ wrong ]] || fail "results/kill_matrix.md has no total"

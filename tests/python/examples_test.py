@@ -11,12 +11,21 @@ import transformers
 EXAMPLES = pathlib.Path(__file__).parents[2] / "python" / "examples"
 
 
-@pytest.fixture
-def model_quality():
-    spec = importlib.util.spec_from_file_location("model_quality", EXAMPLES / "model_quality.py")
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def model_quality():
+    return example("model_quality")
+
+
+@pytest.fixture
+def needle():
+    return example("needle")
 
 
 def layers_of(text):
@@ -59,3 +68,30 @@ def test_model_quality_of_an_encoder_on_disk(model_quality, tmp_path, capsys):
     with pytest.raises(SystemExit):
         model_quality.main(["--model", str(tmp_path / "model")])
     assert "--model needs --text FILE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("values", ["centred", "biased", "centred, repeated", "biased, repeated"])
+def test_a_needle_is_found_as_often_as_in_bfloat16(needle, device, values):
+    row = needle.rates(2, 256, 1024, 64, values, 7, device)
+    assert 0.7 < row["bf16"] < 0.99  # not so easy that anything finds it
+    for name in needle.OPTIONS:
+        assert row[name] > 0.96 * row["bf16"], name
+
+
+def test_needles_are_where_they_are_said_to_be(needle):
+    q, k, v, codewords, words = needle.haystack(1, 50, 300, 128, "biased, repeated", 3, "cpu")
+    scores = (q.double() @ k.double().transpose(-1, -2))[0, 0] / 128**0.5
+    nearest = ((v[0, 0].float() - 1.0) @ codewords.T).argmax(-1)
+    target = needle.needle_score(300, 128, 0.0)
+    hidden = [abs(row - target).argmin().item() for row in scores]
+    assert [abs(row - target).min().item() for row in scores] == pytest.approx([0.0] * 50, abs=0.05)
+    assert (nearest[hidden] == words[0]).float().mean() > 0.9
+
+
+def test_needle_prints_a_row_for_each_length(needle, capsys, monkeypatch):
+    sizes = ["--keys", "256", "--rows", "16", "--heads", "1", "--head-dim", "64"]
+    monkeypatch.setattr("sys.argv", ["needle.py", "--device", "cpu", *sizes])
+    needle.main()
+    rows = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines()]
+    assert [row[1].strip() for row in rows[2:]] == list(needle.VALUES)
+    assert all(len(row) == 3 + len(needle.OPTIONS) for row in rows)

@@ -82,7 +82,7 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
     blocks.block_rows = kQueriesOfBlock;
     add("blocks_rotate_and_smooth", blocks).executor.schedule = schedule;
   }
-  QuantiserCase slabs{.batch = 1, .heads = 4, .seq = 300};  // of which each team has some
+  QuantiserCase slabs{.batch = 1, .heads = 9, .seq = 300};  // of which each team has many
   slabs.rotate = slabs.smooth = true;
   slabs.block_rows = kKeysOfBlock;
   add("many_slabs", slabs).sm_count = 1;
@@ -142,6 +142,11 @@ std::vector<QuantiserTrial> trials_of(const KernelOfQuantiser& kernel) {
     QuantiserCase blocks = plain;
     blocks.block_rows = block_rows;
     add(name + "_non_finite", blocks).non_finite = true;
+    blocks.seq = 77;
+    blocks.smooth = true;
+    blocks.offset = 100.0;  // rows of 0 would be the largest
+    add(name + "_offset", blocks);
+    blocks.offset = plain.offset;
     blocks.seq = block_rows + 270;
     blocks.heads = 4;
     blocks.dot_group = 2;
