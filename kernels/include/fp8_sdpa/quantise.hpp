@@ -81,15 +81,16 @@ class QuantisePlan {
 
 /// Checks the quantisation and binds it. kInvalidArgument or kUnsupported, with the reason, before
 /// anything is launched. Tensors are as Tensor says, `codes` as O is; what is written is apart from
-/// everything else. The device is an sm_80 or newer (with block_rows an sm_90 or newer), or the
-/// host executor.
+/// everything else. The device is an sm_80 or newer, with block_rows an sm_90, or the host
+/// executor. With block_rows, rows are read by TMA: strides of `from` are below 2^40 bytes, and
+/// that of seq is not 0.
 Result<QuantisePlan> plan(const Quantisation& quantisation, const Device& device);
 
 /// Launches the plan on `stream`: one kernel, which reads `from` from memory once (parts of it
 /// again from the L2 cache) and writes the codes. Its launch is cooperative: it begins when the
 /// device has room for all its blocks, and other kernels run beside it as far as they fit. With
-/// block_rows: an ordinary kernel, and with smooth, where a head has more than 256 rows, one before
-/// it that adds up columns.
+/// block_rows, and on an sm_90 with static_descales: an ordinary kernel, and with smooth, where a
+/// head has more than 256 rows, one before it that adds up columns.
 /// `workspace` has workspace_bytes(), whatever is in them; launches that may run at the same time
 /// need one each. Errors, streams and graphs: as of forward(const Plan&, ...). The same bits come
 /// out whenever it runs.
