@@ -160,8 +160,7 @@ struct SlabTeam {
     const int head = p.smooth ? task.head : task.head / p.dot_group;
     auto& mean = own().mean;
     if (head != mean_of) {
-      mean_of = head;
-      sync_team();  // others have used the mean before
+      mean_of = head;  // the one before was used up before the team last met
       const bool itself = slab.shares == 0;
       if (itself) {
         own().sums.add(thread(),
