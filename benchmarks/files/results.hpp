@@ -28,11 +28,12 @@ inline constexpr int kPerfSchemaVersion = 2;
 inline constexpr const char* kBuildMetaFile = "build_meta.json";
 inline constexpr const char* kCorrectnessFile = "correctness_summary.json";
 inline constexpr const char* kPerfFile = "perf_baseline.json";
-inline constexpr const char* kEliteFile = "elite.json";             ///< of fp8_sdpa_elite
-inline constexpr const char* kProfileVerdictFile = "verdict.json";  ///< of fp8_sdpa_profile
-inline constexpr const char* kCeilingsFile = "ceilings.json";       ///< of fp8_sdpa_ceilings
-inline constexpr const char* kSweepFile = "sweep.json";             ///< of fp8_sdpa_sweep
-inline constexpr const char* kServingFile = "serving.json";         ///< of fp8_sdpa_serving
+inline constexpr const char* kEliteFile = "elite.json";              ///< of fp8_sdpa_elite
+inline constexpr const char* kProfileVerdictFile = "verdict.json";   ///< of fp8_sdpa_profile
+inline constexpr const char* kCeilingsFile = "ceilings.json";        ///< of fp8_sdpa_ceilings
+inline constexpr const char* kSweepFile = "sweep.json";              ///< of fp8_sdpa_sweep
+inline constexpr const char* kServingFile = "serving.json";          ///< of fp8_sdpa_serving
+inline constexpr const char* kUnquantisedFile = "unquantised.json";  ///< peers --unquantised
 inline constexpr const char* kBesideFile = "beside_ours.json";  ///< of FlashAttention-3's driver
 inline constexpr const char* kKillMatrixFile = "kill_matrix.json";  ///< of tests/wrong
 /// What the name of another library's kernel begins with in a result file.

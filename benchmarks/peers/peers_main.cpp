@@ -17,7 +17,7 @@
 #include "benchmarks/peers/contest.hpp"
 #include "benchmarks/peers/flash3/flash3_peers.hpp"
 #include "benchmarks/peers/ratios.hpp"
-#include "benchmarks/peers/unquantised.hpp"
+#include "benchmarks/peers/unquantised/unquantised.hpp"
 #include "benchmarks/run/drawn_shapes.hpp"
 #include "benchmarks/run/goal_shapes.hpp"
 
@@ -27,7 +27,6 @@ using namespace fp8_sdpa;
 using namespace fp8_sdpa::bench;
 
 constexpr const char* kGoogleFile = "benchmark.json";
-constexpr const char* kUnquantisedFile = "unquantised.json";
 constexpr const char* kGoals = "goals";
 constexpr const char* kGoal = "goal";
 constexpr Method kRatioMethods[] = {kRatioMethod};
@@ -228,9 +227,10 @@ int main(int argc, char** argv) {
                                 "goal: a table of ratios")
                            .between(0, kMostDrawn);
   line.add("--draw-seed", arguments.draw_seed, "Of --drawn").needs(drawn);
-  line.add("--unquantised", arguments.unquantised,
-           "From bf16 to bf16 in one call, beside cuDNN's bf16: errors, times, and the quantiser's "
-           "share of a copy's rate");
+  line.add(
+      "--unquantised", arguments.unquantised,
+      "From bf16 to bf16 in one call, beside cuDNN and FlashAttention-3: errors, times, and the "
+      "quantiser's share of a copy's rate");
   const Option lse =
       line.add("--lse", arguments.lse, "All write an LSE; peers that cannot are declined");
   line.add("--exact", arguments.exact, "Ours of exact row sums").needs(lse);

@@ -195,21 +195,23 @@ ReportData read_report_data(const std::vector<std::string>& folders, const std::
     const bool ceilings = is_there(path / kCeilingsFile);
     const bool sweep = is_there(path / kSweepFile);
     const bool serving = is_there(path / kServingFile);
+    const bool unquantised = is_there(path / kUnquantisedFile);
     const bool profile = is_there(path / kProfileVerdictFile);
     const bool beside = is_there(path / kBesideFile);
     if (run) read_run(folder, schemas, data);
     if (ceilings) keep(path / kCeilingsFile, "ceilings", data.ceilings);
     if (sweep) keep(path / kSweepFile, "sweep", data.sweeps);
     if (serving) keep(path / kServingFile, "serving", data.servings);
+    if (unquantised) keep(path / kUnquantisedFile, "unquantised", data.unquantised);
     if (profile) keep(path / kProfileVerdictFile, "verdict", data.profiles);
     if (beside) {
       const Status read = read_beside(folder, schemas, data);
       if (!read.ok()) data.refused.push_back(read.message() + "; left out");
     }
-    if (!run && !ceilings && !sweep && !serving && !profile && !beside) {
+    if (!run && !ceilings && !sweep && !serving && !unquantised && !profile && !beside) {
       data.refused.push_back(one_line(folder) + ": none of " + kCorrectnessFile + ", " +
                              kCeilingsFile + ", " + kSweepFile + ", " + kServingFile + ", " +
-                             kProfileVerdictFile + " and " + kBesideFile +
+                             kUnquantisedFile + ", " + kProfileVerdictFile + " and " + kBesideFile +
                              ", expected a result folder; left out");
     }
   }

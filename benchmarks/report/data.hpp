@@ -40,14 +40,15 @@ struct ReportData {
   std::vector<nlohmann::json> ceilings;
   std::vector<nlohmann::json> sweeps;
   std::vector<nlohmann::json> servings;
-  std::vector<nlohmann::json> profiles;  ///< verdict.json of fp8_sdpa_profile
-  nlohmann::json kill_matrix;            ///< null where there is none
-  std::vector<std::string> refused;      ///< a line for each file or folder that cannot be used
-  std::vector<std::string> left_out;     ///< a line for what was not asked for or not measured
+  std::vector<nlohmann::json> unquantised;  ///< from bf16 to bf16, of fp8_sdpa_peers
+  std::vector<nlohmann::json> profiles;     ///< verdict.json of fp8_sdpa_profile
+  nlohmann::json kill_matrix;               ///< null where there is none
+  std::vector<std::string> refused;         ///< a line for each file or folder that cannot be used
+  std::vector<std::string> left_out;        ///< a line for what was not asked for or not measured
 
   bool empty() const {
     return runs.empty() && ceilings.empty() && sweeps.empty() && servings.empty() &&
-           profiles.empty();
+           unquantised.empty() && profiles.empty();
   }
   /// The device's fastest FP8 matrix multiply in TFLOP/s, 0 where none was measured.
   double ceiling_tflops(const std::string& device) const;

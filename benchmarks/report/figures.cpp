@@ -227,6 +227,55 @@ void plan_error_speed(const OnDevice& on, PlotPlan& plan) {
       "error_speed", {{"points", std::move(points)}});
 }
 
+// --- from bf16 to bf16: error against speed of each way ------------------------------------------
+
+/// The shape that is drawn.
+constexpr const char* kQualityShape = "d128_8k";
+
+struct QualityPoint {
+  const char* name;
+  const char* time;
+  const char* error;
+};
+constexpr QualityPoint kQualityPoints[] = {
+    {"a scale a head", "ours_heads_plain_us", "rmse_plain"},
+    {"a head, rotated and smoothed", "ours_heads_us", "rmse_both"},
+    {"blocks", "ours_plain_us", "rmse_blocks_plain"},
+    {"blocks, rotated and smoothed", "ours_us", "rmse_blocks_both"},
+    {"int8", "int8_us", "rmse_int8"},
+    {"peer/cudnn_bf16", "cudnn_bf16_us", "rmse_cudnn_bf16"},
+    {"peer/flash3_bf16", "flash3_bf16_us", "rmse_flash3_bf16"},
+    {"peer/cudnn_fp8", "cudnn_fp8_us", "rmse_cudnn_fp8"},
+    {"peer/flash3_fp8", "flash3_fp8_us", "rmse_flash3_fp8"}};
+
+void plan_quality(const json& unquantised, const std::string& suffix, PlotPlan& plan) {
+  constexpr double kTeraPerMicro = 1e-6;
+  for (const json& row : unquantised.at("rows")) {
+    if (row.at("shape") != kQualityShape) continue;
+    const reference::Shape shape = reference::shape_of(
+        kQualityShape, {row.at("batch"), row.at("heads"), row.at("heads"), row.at("seq"),
+                        row.at("seq"), row.at("head_dim"), Mask::kNone});
+    json points = json::array();
+    for (const QualityPoint& point : kQualityPoints) {
+      if (!row.contains(point.time) || !row.contains(point.error)) continue;
+      const double us = row.at(point.time);
+      points.push_back({{"name", point.name},
+                        {"x", flop_count(shape) / us * kTeraPerMicro},
+                        {"y", row.at(point.error)}});
+    }
+    add(plan,
+        {"quality" + suffix + ".svg",
+         std::string("Error against speed from bf16, ") + kQualityShape + ", " + size_text(shape),
+         "On " + as_code(device_of(unquantised)) +
+             ". FlashAttention-3's set with outliers. RMSE against fp64 attention of the bf16 "
+             "tensors. Ours is the whole call, quantisation counted, by what has a scale and by "
+             "options; the peers' FP8 is attention alone, on codes made before without options: a "
+             "scale a tensor for cuDNN, a head for FlashAttention-3."},
+        "error_speed",
+        {{"points", std::move(points)}, {"modes", true}, {"error", "RMSE (better below)"}});
+  }
+}
+
 // --- the rate of decode steps over keys ----------------------------------------------------------
 
 /// A line for each batch of one query a sequence, all as long, of 2^n keys, D = 128, in pages; none
@@ -281,10 +330,15 @@ PlotPlan plan_plots(const ReportData& data) {
   for (const OnDevice& on : groups) plan_error_speed(on, plan);
   missing(of_latency, "Figure of error against speed: no times beside errors.");
   const std::size_t of_errors = plan.plots.size();
+  for (std::size_t i = 0; i < data.unquantised.size(); ++i) {
+    plan_quality(data.unquantised[i], i == 0 ? "" : "_" + std::to_string(i + 1), plan);
+  }
+  missing(of_errors, "Figure of error against speed from bf16: peers --unquantised did not run.");
+  const std::size_t of_quality = plan.plots.size();
   for (std::size_t i = 0; i < data.servings.size(); ++i) {
     plan_bandwidth(data.servings[i], i == 0 ? "" : "_" + std::to_string(i + 1), plan);
   }
-  missing(of_errors, "Figure of the rate of decode steps: it needs two lengths of one batch.");
+  missing(of_quality, "Figure of the rate of decode steps: it needs two lengths of one batch.");
   return plan;
 }
 

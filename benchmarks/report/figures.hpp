@@ -24,7 +24,8 @@ struct PlotPlan {
 };
 
 /// Of each kind what there is data for, by device: TFLOP/s over sequence length, a figure per head
-/// dim; latency of small shapes; error against speed on the largest problem.
+/// dim; latency of small shapes; error against speed on the largest problem, and from bf16 to bf16;
+/// the rate of decode steps.
 PlotPlan plan_plots(const ReportData& data);
 
 /// Draws them with `python`, or, if that is empty, with the first python3 that has matplotlib.

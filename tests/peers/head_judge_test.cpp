@@ -1,11 +1,11 @@
 // Errors of attention on unquantised tensors.
-#include "benchmarks/peers/head_judge.hpp"
+#include "benchmarks/peers/unquantised/head_judge.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "benchmarks/peers/unquantised.hpp"
+#include "benchmarks/peers/unquantised/unquantised.hpp"
 #include "reference/formats/half.hpp"
 #include "reference/oracle/oracle.hpp"
 
@@ -21,8 +21,11 @@ TEST(HeadJudge, MeasuresRowsOfSixteenHeads) {
     const HeadJudge judge(shape, *values, 7);
     const auto exact = reference::attention_fp64(values->q, values->k, values->v,
                                                  reference::sizes_of(shape), 0.125);
-    std::vector<std::uint16_t> o;
-    for (const float x : exact.o) o.push_back(reference::encode_16(x, Dtype::kBFloat16));
+    const auto as_bf16 = [](float x) {
+      return reference::decode_16(reference::encode_16(x, Dtype::kBFloat16), Dtype::kBFloat16);
+    };
+    std::vector<float> o;
+    for (const float x : exact.o) o.push_back(as_bf16(x));
     const double rounded = judge.rmse(o);
     EXPECT_LT(rounded, 1e-3);
     EXPECT_GT(rounded, 0.0);
@@ -31,12 +34,12 @@ TEST(HeadJudge, MeasuresRowsOfSixteenHeads) {
     const std::size_t head = 160 * 64;
     for (const std::size_t at : {4 * head + 5, 4 * std::size_t{64}}) {
       auto unseen = o;
-      unseen[at] = 0x7e00;
+      unseen[at] = 1e30F;
       EXPECT_EQ(judge.rmse(unseen), rounded) << at;
     }
     for (const std::size_t at : {std::size_t{0}, 20 * head - 1}) {
       auto wrong = o;
-      wrong[at] = reference::encode_16(exact.o[at] + 16.0F, Dtype::kBFloat16);
+      wrong[at] = as_bf16(exact.o[at] + 16.0F);
       EXPECT_NEAR(judge.rmse(wrong), 16.0 / std::sqrt(16 * 128 * 64), 2e-3) << at;
     }
     // What is lost in quantisation: some of it by outliers, which a rotation spreads.

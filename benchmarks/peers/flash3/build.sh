@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# FlashAttention-3's FP8 forward kernels as one shared library, for fp8_sdpa_peers:
+# FlashAttention-3's FP8 and bf16 forward kernels as one shared library, for fp8_sdpa_peers:
 #
 #   build.sh FLASH_ATTENTION_DIR CUTLASS_INCLUDE OUT.so [JOBS]
 #
@@ -41,12 +41,13 @@ export includes="-I$hopper -I$cutlass -I$here/../../.."
 export source_name=${FLASH3_SOURCE:-FlashAttention-3}
 
 # Every instance that the library calls: split kernels, and those that gather pages, always pack the heads of a
-# group. Of those of pages alone sequences have lengths of their own.
+# group. Of those of pages alone sequences have lengths of their own. Of bf16, dense tensors alone.
 sources=("$here/flash3_library.cpp" "$hopper/flash_fwd_combine.cu" "$hopper/flash_prepare_scheduler.cu")
 for dim in 256 128 64; do
   for kind in "" packgqa_ split_ paged_ paged_split_; do
     sources+=("$hopper/instantiations/flash_fwd_hdim${dim}_e4m3_${kind}sm90.cu")
   done
+  sources+=("$hopper/instantiations/flash_fwd_hdim${dim}_bf16_sm90.cu")
 done
 
 compile() {

@@ -7,18 +7,20 @@
 extern "C" {
 
 /// Grows with every change of this file.
-constexpr int kFlash3Abi = 2;
+constexpr int kFlash3Abi = 3;
 
 /// Strides in elements; a row's elements are side by side.
 struct Flash3Strides {
   std::int64_t batch, head, row;
 };
 
-/// E4M3 in, bf16 out. Pointers are to device memory.
+/// E4M3 or bf16 in, bf16 out. Pointers are to device memory.
 struct Flash3Problem {
   int batch, heads_q, heads_kv, seq_q, seq_kv;
   int head_dim;  ///< 64, 128 or 256
   int causal;    ///< bottom-right
+  int is_bf16;   ///< 1: Q, K and V are bf16, without descales, pages and splits, and heads_q ==
+                 ///< heads_kv
   float softmax_scale;
   const void *q, *k, *v;
   void* o;

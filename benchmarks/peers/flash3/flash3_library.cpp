@@ -48,7 +48,7 @@ bool gathers_pages(const Flash_fwd_params& params) {
 
 Tile tile_of(const Flash_fwd_params& params) {
   const auto tile = tile_size_fwd_sm90(params.d_rounded, params.dv_rounded, params.is_causal,
-                                       /*is_local=*/false, /*element_size=*/1,
+                                       /*is_local=*/false, /*element_size=*/params.is_bf16 ? 2 : 1,
                                        /*v_colmajor=*/false, gathers_pages(params));
   return {std::get<0>(tile), std::get<1>(tile)};
 }
@@ -84,6 +84,10 @@ bool packs_gqa(const Flash_fwd_params& params) {
 
 template <int kDim>
 void run_forward(Flash_fwd_params& params, cudaStream_t stream) {
+  if (params.is_bf16) {
+    run_mha_fwd_<90, cutlass::bfloat16_t, kDim, kDim, false, false, false, false>(params, stream);
+    return;
+  }
   using Element = cutlass::float_e4m3_t;
   if (gathers_pages(params)) {
     if (params.num_splits > 1) {
@@ -158,7 +162,8 @@ void set_sizes(const Flash3Problem& problem, Flash_fwd_params& params) {
   params.scale_softmax = problem.softmax_scale;
   params.p_dropout = params.rp_dropout = 1;
   params.p_dropout_in_uint8_t = 255;
-  params.is_e4m3 = true;
+  params.is_e4m3 = problem.is_bf16 == 0;
+  params.is_bf16 = !params.is_e4m3;
   // One row sees every key under either mask; paged, its tile of head_dim 128 is the causal one.
   const bool is_causal_tile = problem.seq_q > 1 || (is_paged && problem.head_dim == 128);
   params.is_causal = problem.causal != 0 && is_causal_tile;
@@ -243,7 +248,11 @@ const char* prepare(const Flash3Problem* problem, Flash3Plan** out) {
   if (const char* error = check(cudaGetDeviceProperties(&properties, device), "the device")) {
     return error;
   }
-  if (properties.major != 9) return fail("its FP8 kernels are for sm_90");
+  if (properties.major != 9) return fail("its kernels are for sm_90");
+  if (problem->is_bf16 != 0 &&
+      (problem->block_table != nullptr || problem->heads_q != problem->heads_kv)) {
+    return fail("in bf16 it is built for dense K and V of as many heads as Q");
+  }
   auto plan = std::make_unique<Flash3Plan>();
   Flash_fwd_params& params = plan->params;
   set_tensors(*problem, params);
@@ -251,7 +260,7 @@ const char* prepare(const Flash3Problem* problem, Flash3Plan** out) {
   params.arch = properties.major * 10 + properties.minor;
   params.num_sm = properties.multiProcessorCount;
   params.pagedkv_tma = fetches_pages(params);
-  params.num_splits = problem->never_split != 0 ? 1 : splits_of(params);
+  params.num_splits = problem->never_split != 0 || params.is_bf16 ? 1 : splits_of(params);
   params.pack_gqa = packs_gqa(params);
   if (const char* error = plan->allocate(*problem)) return error;
   if (const char* error = count_work(params)) return error;

@@ -1,4 +1,5 @@
-// FlashAttention-3's FP8 attention as peers, from a library that is built outside (build.sh).
+// FlashAttention-3's attention, and that of FP8 as peers, from a library that is built outside
+// (build.sh).
 #include "benchmarks/peers/flash3/flash3_peers.hpp"
 
 #include <dlfcn.h>
@@ -39,15 +40,15 @@ bool rows_are_contiguous(const Problem& problem) {
          problem.o.stride_dim == 1;
 }
 
-Status supports(const Problem& problem, const Device& device) {
+bool is_all(const Problem& problem, Dtype dtype) {
+  return problem.q.dtype == dtype && problem.k.dtype == dtype && problem.v.dtype == dtype;
+}
+
+Status supports_sizes(const Problem& problem, const Device& device) {
   constexpr int kHopper = 90;
   constexpr std::int64_t kMost = std::numeric_limits<int>::max();
   if (device.backend != Backend::kDevice || device.sm_version != kHopper) {
-    return unsupported("FlashAttention-3's FP8 kernels need an sm_90");
-  }
-  if (problem.q.dtype != Dtype::kE4M3 || problem.k.dtype != Dtype::kE4M3 ||
-      problem.v.dtype != Dtype::kE4M3) {
-    return unsupported("this peer is given E4M3 alone");
+    return unsupported("FlashAttention-3's kernels need an sm_90");
   }
   if (problem.head_dim != 64 && problem.head_dim != 128 && problem.head_dim != 256) {
     return unsupported("it is built for head_dim 64, 128 and 256, got " +
@@ -64,6 +65,11 @@ Status supports(const Problem& problem, const Device& device) {
     return unsupported("its sizes are 32-bit numbers");
   }
   return library().ok() ? Status{} : library().status();
+}
+
+Status supports(const Problem& problem, const Device& device) {
+  if (Status s = supports_sizes(problem, device); !s.ok()) return s;
+  return is_all(problem, Dtype::kE4M3) ? Status() : unsupported("this peer is given E4M3 alone");
 }
 
 Flash3Strides strides_of(const Tensor& tensor) {
@@ -85,6 +91,7 @@ Flash3Problem as_flash3(const Problem& problem, bool never_split) {
           static_cast<int>(seq_kv),
           problem.head_dim,
           problem.mask == Mask::kCausal ? 1 : 0,
+          is_all(problem, Dtype::kBFloat16) ? 1 : 0,
           problem.softmax_scale,
           problem.q.data,
           problem.k.data,
@@ -137,6 +144,17 @@ Status prepare(const Problem& problem, const Device& /*device*/, const PlanOptio
 Status launch(const detail::PlanState& state, void* /*workspace*/, const gpu::Queue& queue) {
   return status_of((*library())->launch(detail::get<Flash3Plan*>(state), queue.stream));
 }
+
+class Prepared final : public Flash3Attention {
+ public:
+  explicit Prepared(Flash3Owned plan) : plan_(std::move(plan)) {}
+  Status launch(CUstream_st* stream) override {
+    return status_of((*library())->launch(plan_.get(), stream));
+  }
+
+ private:
+  Flash3Owned plan_;
+};
 
 double output_scale(const Plan& /*plan*/) { return 1.0; }
 
@@ -192,6 +210,14 @@ Result<const Flash3Functions*> load_flash3(const char* path) {
     return refuse(reference::one_line(path) + " is not of this version of build.sh");
   }
   return functions;
+}
+
+Result<std::unique_ptr<Flash3Attention>> Flash3Attention::make(const Problem& problem,
+                                                               const Device& device) {
+  if (Status s = supports_sizes(problem, device); !s.ok()) return s;
+  auto made = make_plan(problem, /*never_split=*/false);
+  if (!made.ok()) return made.status();
+  return Result<std::unique_ptr<Flash3Attention>>(std::make_unique<Prepared>(std::move(*made)));
 }
 
 const PeerSource& flash3_source() {

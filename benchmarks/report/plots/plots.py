@@ -225,10 +225,12 @@ def draw_latency(plot):
 def draw_error_speed(plot):
     points = plot["points"]
     ours = [point["name"] for point in points if not is_peer(point["name"])]
-    named = ours if len(ours) < 4 else []  # more would overlap
+    modes = plot.get("modes", False)  # whether each of ours has a marker of its own
+    named = ours if len(ours) < 4 and not modes else []  # more would overlap
+    looks = {name: (GREEN, marker) for name, marker in zip(ours, "oshp*" * len(ours))} if modes else {}
     figure, axes = pyplot.subplots(figsize=(WIDTH, 3.4))
     for point in points:
-        colour, marker = look(point["name"])
+        colour, marker = looks.get(point["name"]) or look(point["name"])
         axes.plot(point["x"], point["y"], marker, color=colour, ms=8, mec=GROUND, mew=0.8)
         if point["name"] in named:
             axes.annotate(point["name"], (point["x"], point["y"]), xytext=(0, -14), ha="center",
@@ -247,10 +249,13 @@ def draw_error_speed(plot):
     axes.set_xlim(0, max(point["x"] for point in points) * 1.15)
     axes.grid()
     axes.set_xlabel("TFLOP/s (faster to the right)")
-    axes.set_ylabel("relative L2 error (better below)")
-    names = ours_first(point["name"] if is_peer(point["name"]) else "ours" for point in points)
-    return finish(figure, [Line2D([], [], ls="", color=look(name)[0], marker=look(name)[1],
-                                  label=label(name)) for name in names])
+    axes.set_ylabel(plot.get("error", "relative L2 error (better below)"))
+    names = ours_first(point["name"] if modes or is_peer(point["name"]) else "ours" for point in points)
+    handles = []
+    for name in names:
+        colour, marker = looks.get(name) or look(name)
+        handles.append(Line2D([], [], ls="", color=colour, marker=marker, label=label(name)))
+    return finish(figure, handles)
 
 
 def draw_bandwidth(plot):

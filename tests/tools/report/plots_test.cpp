@@ -1,6 +1,7 @@
 // fp8_sdpa_report: its figures, what is chosen for them and how it is drawn.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,17 @@ ReportData data_for_every_figure() {
          step(8, 2048, 9e12, {{"queries", 8}}), step(8, 2048, 9e12, {{"head_dim", 64}}),
          step(8, 2048, 9e12, {{"page_size", 16}}), step(8, 2048, 9e12, {{"ragged", true}}),
          step(8, 2048, 9e12, {{"heads_q", 8}}), step(8, 2048, 9e12, {{"heads_kv", 4}})}}}};
+  json row = {{"shape", "d128_8k"}, {"batch", 2},
+              {"heads", 16},        {"seq", 8192},
+              {"head_dim", 128},    {"mask", "none"},
+              {"int8_us", 1000.0},  {"rmse_int8", 0.002},
+              {"ours_us", 500.0},   {"rmse_blocks_both", 0.01}};
+  row["flash3_fp8"] = "not there";
+  row["cudnn_bf16_us"] = 2000.0;
+  row["rmse_cudnn_bf16"] = 0.0003;
+  json other = row;
+  other["shape"] = "d64_8k";
+  data.unquantised = {{{"device", {{"name", "H200"}}}, {"rows", {other, row}}}};
   return data;
 }
 
@@ -126,7 +138,16 @@ TEST(PlotPlan, ChoosesWhatIsDrawn) {
   EXPECT_EQ(bandwidth.at("limit"), 4000.0);
   EXPECT_EQ(bandwidth.at("series"), json::parse(R"json([{"batch": 1, "points": [[512, 500.0]]},
                                 {"batch": 8, "points": [[512, 2000.0], [8192, 3500.0]]}])json"));
-  EXPECT_EQ(plan_plots({}).missing.size(), 4U) << "a line for each kind";
+  EXPECT_EQ(plan_plots({}).missing.size(), 5U) << "a line for each kind";
+  // 4 x 2 x 16 x 8192 x 8192 x 128 operations; what was not measured has no point.
+  const auto quality = std::find_if(plan.plots.begin(), plan.plots.end(), [](const auto& plot) {
+    return plot.figure.file == "quality.svg";
+  });
+  ASSERT_NE(quality, plan.plots.end());
+  EXPECT_EQ(quality->input.at("points"), json::parse(R"json([
+    {"name": "blocks, rotated and smoothed", "x": 2199.023255552, "y": 0.01},
+    {"name": "int8", "x": 1099.511627776, "y": 0.002},
+    {"name": "peer/cudnn_bf16", "x": 549.755813888, "y": 0.0003}])json"));
 }
 
 TEST(PlotPlan, OfSeveralRunsTakesOurSlowestAndAPeersFastest) {
@@ -153,7 +174,7 @@ TEST(PlotPlan, DrawsEachDeviceByItself) {
   for (const PlannedPlot& plot : plan_plots(data).plots) files.push_back(plot.figure.file);
   EXPECT_EQ(files, (std::vector<std::string>{"tflops_d64.svg", "tflops_d64_2.svg", "latency.svg",
                                              "latency_2.svg", "error_speed.svg",
-                                             "error_speed_2.svg", "bandwidth.svg"}));
+                                             "error_speed_2.svg", "quality.svg", "bandwidth.svg"}));
 }
 
 /// Whether figures are not there because this machine cannot draw any.
@@ -181,7 +202,7 @@ TEST(PlotScript, DrawsEveryKind) {
   const auto figures = draw_plots(plan.plots, "");
   if (cannot_draw(figures)) GTEST_SKIP() << "no python3 with matplotlib is installed";
   ASSERT_TRUE(figures.ok()) << figures.status().message();
-  EXPECT_EQ(figures->size(), 4U);
+  EXPECT_EQ(figures->size(), 5U);
   for (const Figure& figure : *figures) {
     const std::string stem = figure.file.substr(0, figure.file.find('.'));
     EXPECT_EQ(figure.svg.rfind("<svg ", 0), 0U) << figure.file;
@@ -198,6 +219,11 @@ TEST(PlotScript, DrawsEveryKind) {
   for (const char* words : {"TFLOP/s</text>", "sequence length S (keys)</text>", "2k</text>",
                             "&lt;x&gt;</text>", "FP8 GEMM ceiling</text>"}) {
     EXPECT_NE(tflops.find(words), std::string::npos) << words;
+  }
+  const std::string& quality = figures->at(3).svg;
+  for (const char* words : {"RMSE (better below)</text>", "blocks, rotated and smoothed</text>",
+                            "int8</text>", "cudnn_bf16</text>"}) {
+    EXPECT_NE(quality.find(words), std::string::npos) << words;
   }
   const std::string& bandwidth = figures->back().svg;
   for (const char* words : {"GB/s</text>", "keys of a sequence</text>", "batch 8</text>",

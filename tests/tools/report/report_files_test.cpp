@@ -188,9 +188,10 @@ TEST_F(ReportPage, GoesOnWithoutAFileThatIsBroken) {
 }
 
 TEST_F(ReportPage, NamesEveryOtherFileThatIsBroken) {
-  for (const char* file : {"run/build_meta.json", "run/correctness_summary.json",
-                           "lost/verdict.json", "lost/ceilings.json", "lost/sweep.json",
-                           "lost/serving.json", "lost/beside_ours.json", "kill.json"}) {
+  for (const char* file :
+       {"run/build_meta.json", "run/correctness_summary.json", "lost/verdict.json",
+        "lost/ceilings.json", "lost/sweep.json", "lost/serving.json", "lost/unquantised.json",
+        "lost/beside_ours.json", "kill.json"}) {
     make_run("run", {{"stage_c", "mission", 40}});
     make_run("other", {{"stage_c", "mission", 40}});
     write(at(file), "{\"schema_version\": 1");
@@ -213,7 +214,8 @@ TEST_F(ReportPage, WritesNothingWhereNothingCanBeReported) {
   EXPECT_EQ(ran.err,
             "fp8_sdpa_report: " + at("nowhere") +
                 ": none of correctness_summary.json, ceilings.json, sweep.json, serving.json, "
-                "verdict.json and beside_ours.json, expected a result folder; left out\n"
+                "unquantised.json, verdict.json and beside_ours.json, expected a result folder; "
+                "left out\n"
                 "fp8_sdpa_report: no folder that can be reported; nothing is written\n");
   EXPECT_FALSE(std::filesystem::exists(at("page")));
   EXPECT_EQ(report({}).exit_code, 2);

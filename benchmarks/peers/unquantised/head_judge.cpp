@@ -1,10 +1,9 @@
-#include "benchmarks/peers/head_judge.hpp"
+#include "benchmarks/peers/unquantised/head_judge.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 
-#include "reference/formats/half.hpp"
 #include "reference/formats/quantise.hpp"
 #include "reference/oracle/oracle.hpp"
 
@@ -53,15 +52,10 @@ HeadJudge::HeadJudge(const reference::Shape& shape, const reference::Inputs& val
   }
 }
 
-double HeadJudge::rmse(const std::vector<std::uint16_t>& o) const {
-  const auto size = static_cast<std::ptrdiff_t>(shape_.seq_q * shape_.head_dim);
+double HeadJudge::rmse(const Values& o) const {
   Squares squares;
   for (std::size_t i = 0; i < heads_.size(); ++i) {
-    Values head;
-    for (auto at = o.begin() + heads_[i] * size; at != o.begin() + (heads_[i] + 1) * size; ++at) {
-      head.push_back(reference::decode_16(*at, Dtype::kBFloat16));
-    }
-    squares.add(rows_of(head), want_[i]);
+    squares.add(rows_of(head_of(o, heads_[i])), want_[i]);
   }
   return squares.root_of_mean();
 }
