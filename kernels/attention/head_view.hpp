@@ -24,6 +24,13 @@ inline Strides strides_of(const Tensor& tensor, int batch, int heads, std::int64
           seq > 1 ? tensor.stride_seq : 0};
 }
 
+/// Those of O, in words of 16 bits (output.hpp).
+inline Strides strides_of_output(const Tensor& o, int batch, int heads, std::int64_t seq) {
+  const Strides elements = strides_of(o, batch, heads, seq);
+  const int of_word = o.dtype == Dtype::kE4M3 ? 2 : 1;
+  return {elements.batch / of_word, elements.head / of_word, elements.seq / of_word};
+}
+
 /// Where row `seq` of (batch, head) begins.
 template <class T>
 GPU_FN T* row_pointer(T* base, const Strides& strides, int batch, int head, std::int64_t seq) {

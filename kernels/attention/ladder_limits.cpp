@@ -26,6 +26,9 @@ Status check_format(const std::string& name, const Problem& problem) {
                        name_of(problem.q.dtype) + ", " + name_of(problem.k.dtype) + " and " +
                        name_of(problem.v.dtype));
   }
+  if (problem.o.dtype == Dtype::kE4M3) {
+    return unsupported(name + " serves a half or bf16 o, not " + name_of(problem.o.dtype));
+  }
   if (problem.v.stride_dim != 1) {
     return unsupported(name + " serves a row-major v (stride_dim 1), not stride_dim " +
                        std::to_string(problem.v.stride_dim));

@@ -112,18 +112,20 @@ GPU_FN void add_parts(const GroupParts<S>& from, int row_group, RowsOfLane<S>& r
   }
 }
 
-/// Four dims of a row of O, and with the first of them the row's LSE.
-GPU_FN void store(const Params& p, const Work& work, const Row& row, int dim,
+/// The lane's four of 16 dims of a row of O, and with the first of all the row's LSE.
+GPU_FN void store(const Params& p, const Work& work, const Row& row, int sixteen,
                   const attention::RowState& state, const float4& sum) {
+  const int dim = gpu::lane_idx() % 4 * 4;
   const std::int64_t kv_head = static_cast<std::int64_t>(work.batch) * p.heads_kv + row.kv_head;
-  const float scale = attention::output_scale(state, p.descale_v[kv_head]);
-  auto* const out =
+  float scale = attention::output_scale(state, p.descale_v[kv_head]);
+  if (p.output == Dtype::kE4M3) scale /= *p.o_scale;
+  std::uint16_t* const out =
       attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides, work.batch, row.head,
                              work.sequence.first_query + row.query);
-  *reinterpret_cast<uint2*>(out + dim) =
-      make_uint2(attention::pack_output(sum.x * scale, sum.y * scale, p.output),
-                 attention::pack_output(sum.z * scale, sum.w * scale, p.output));
-  if (p.lse == nullptr || dim != 0) return;
+  attention::store_four(out + dim / attention::elements_of_word(p.output), 16 * sixteen,
+                        make_float4(sum.x * scale, sum.y * scale, sum.z * scale, sum.w * scale),
+                        p.output);
+  if (p.lse == nullptr || sixteen != 0 || dim != 0) return;
   const int heads = p.heads_kv * p.group.value;
   p.lse[attention::first_lse(p.sequences, work.sequence, heads, work.batch, row.head) + row.query] =
       attention::log_sum_exp(state);
@@ -139,7 +141,7 @@ GPU_FN void store_rows(const Params& p, const Work& work, int row_group,
     if (!row.exists) continue;
 #pragma unroll
     for (int b = 0; b < S::kHeadDim / 16; ++b) {
-      store(p, work, row, 16 * b + gpu::lane_idx() % 4 * 4, rows.state[h], rows.four(b, h));
+      store(p, work, row, b, rows.state[h], rows.four(b, h));
     }
   }
 }
@@ -219,7 +221,7 @@ GPU_FN void merge_splits(const Params& p, const Work& work) {
     }
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
-      store(p, work, row, 16 * (b + k) + gpu::lane_idx() % 4 * 4, state, sum[k]);
+      store(p, work, row, b + k, state, sum[k]);
     }
   }
 }

@@ -58,6 +58,7 @@ struct Params {
   float softmax_scale_log2;
   bool causal;
   Dtype output;
+  const float* o_scale;  ///< with an output of E4M3
 };
 
 /// A plan: the kernel's arguments, its grid, and where parts lie in the workspace.

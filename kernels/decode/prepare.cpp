@@ -38,7 +38,7 @@ Params params_of(const Problem& p, const PlanOptions& options, int keys_of_split
   const attention::Strides v = attention::strides_of(p.v, kv.batch, p.heads_kv, kv.seq);
   params.k_rows = row_chunks(k);
   params.v_rows = row_chunks(v);
-  params.o_strides = attention::strides_of(p.o, q.batch, p.heads_q, q.seq);
+  params.o_strides = attention::strides_of_output(p.o, q.batch, p.heads_q, q.seq);
   const bool pairs = has_pairs(p, options);
   params.heads_kv = p.heads_kv;
   params.tile_heads = pairs ? kPair : 1;
@@ -58,6 +58,7 @@ Params params_of(const Problem& p, const PlanOptions& options, int keys_of_split
   params.softmax_scale_log2 = p.softmax_scale * attention::kLog2E;
   params.causal = p.mask == Mask::kCausal;
   params.output = p.o.dtype;
+  params.o_scale = p.o_scale;
   return params;
 }
 

@@ -93,11 +93,12 @@ enum class Is : std::uint8_t { kOutput, kQueryOrKey, kValue, kValueOfInt8 };
 Status check_dtype(const View& view, Is is) {
   const Dtype dtype = view.tensor->dtype;
   const bool is_16_bit = dtype == Dtype::kHalf || dtype == Dtype::kBFloat16;
-  const bool is_right = is == Is::kOutput || is == Is::kValueOfInt8 ? is_16_bit
-                        : is == Is::kValue                          ? is_fp8(dtype)
-                                           : is_fp8(dtype) || dtype == Dtype::kInt8;
+  const bool is_right = is == Is::kOutput        ? is_16_bit || dtype == Dtype::kE4M3
+                        : is == Is::kValueOfInt8 ? is_16_bit
+                        : is == Is::kValue       ? is_fp8(dtype)
+                                                 : is_fp8(dtype) || dtype == Dtype::kInt8;
   if (is_right) return {};
-  const char* const expected = is == Is::kOutput        ? "half or bf16"
+  const char* const expected = is == Is::kOutput        ? "half, bf16 or e4m3"
                                : is == Is::kValueOfInt8 ? "half or bf16 where q is int8"
                                : is == Is::kValue       ? "e4m3 or e5m2"
                                                         : "e4m3, e5m2 or int8";
@@ -109,6 +110,14 @@ Status check_view(const View& view, Is is) {
   if (Status s = check_data(view); !s.ok()) return s;
   if (Status s = check_dtype(view, is); !s.ok()) return s;
   return check_strides(view);
+}
+
+/// The scale of an output of E4M3; no other output has one.
+Status check_output_scale(const Problem& p) {
+  if (p.o.dtype == Dtype::kE4M3) return check_pointer("o_scale", p.o_scale, alignof(float));
+  if (p.o_scale == nullptr) return {};
+  return invalid_argument("o_scale is given, and o.dtype is " + std::string(name_of(p.o.dtype)) +
+                          "; only an e4m3 o has a scale");
 }
 
 /// Of an optional array of words.
@@ -131,13 +140,14 @@ Status check_overlap(const Problem& p, const View& output, const std::array<View
   const auto of_head = [&](std::int64_t rows, int rows_of_block) {
     return size(descales_of_head(p.descales.granularity, rows, rows_of_block));
   };
-  const std::array<NamedRange, 10> read = {
+  const std::array<NamedRange, 11> read = {
       {{"q", bytes_of(inputs[0])},
        {"k", bytes_of(inputs[1])},
        {"v", bytes_of(inputs[2])},
        {"descales.q", words_of(p.descales.q, q_heads * of_head(p.seq_q, kQueriesOfBlock))},
        {"descales.k", words_of(p.descales.k, kv_heads * of_head(p.seq_kv, kKeysOfBlock))},
        {"descales.v", optional(p.descales.v, kv_heads * of_head(p.seq_kv, kKeysOfBlock))},
+       {"o_scale", optional(p.o_scale, 1)},
        {"ragged.cu_seqlens_q", optional(p.ragged.cu_seqlens_q, offsets)},
        {"ragged.cu_seqlens_kv", optional(p.ragged.cu_seqlens_kv, offsets)},
        {"ragged.seqused_kv", optional(p.ragged.seqused_kv, size(p.batch))},
@@ -190,6 +200,7 @@ Status check_problem(const Problem& p) {
   }
   if (Status s = check_view(output, Is::kOutput); !s.ok()) return s;
   if (Status s = check_output_is_dense(output); !s.ok()) return s;
+  if (Status s = check_output_scale(p); !s.ok()) return s;
   constexpr std::uintptr_t kFloatAlignment = alignof(float);
   for (const auto& [name, pointer] :
        {std::pair{"descales.q", p.descales.q}, std::pair{"descales.k", p.descales.k},
@@ -235,6 +246,7 @@ bool are_alike(const Problem& a, Problem b) {
   take(b.k.data, a.k.data);
   take(b.v.data, a.v.data);
   take(b.o.data, a.o.data);
+  take(b.o_scale, a.o_scale);
   take(b.lse, a.lse);
   take(b.descales.q, a.descales.q);
   take(b.descales.k, a.descales.k);

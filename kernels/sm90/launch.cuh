@@ -149,7 +149,7 @@ Status prepare_params(const Problem& p, Params& params) {
     params.q_descales = descales(p.seq_q, kQueriesOfBlock);
     params.kv_descales = descales(p.seq_kv, kKeysOfBlock);
   }
-  params.o_strides = attention::strides_of(p.o, q_rows.batch, p.heads_q, q_rows.seq);
+  params.o_strides = attention::strides_of_output(p.o, q_rows.batch, p.heads_q, q_rows.seq);
   params.heads_q = attention::divisor(p.heads_q);
   params.group = attention::divisor(p.heads_q / p.heads_kv);
   params.heads_kv = p.heads_kv;
@@ -159,6 +159,7 @@ Status prepare_params(const Problem& p, Params& params) {
   params.causal = p.mask == Mask::kCausal;
   params.v_transposed = transposed;
   params.output = p.o.dtype;
+  params.o_scale = p.o_scale;
   return {};
 }
 

@@ -102,6 +102,8 @@ struct Traits {
   /// Whether what follows from a thread's number is found again behind the loop over keys, which
   /// has no register for it. (At head_dim 256 that makes ptxas spill.)
   static constexpr bool kFindsThreadAgain = kRagged || (kBlockScales && kHeadDim == 128);
+  /// Whether the lane's number is found again where O is stored, for the same reason.
+  static constexpr bool kFindsLaneToStore = kVInWorkspace && !kTransposesOnce;
 
   static constexpr int kScoreRegisters = kTileN / 2;     ///< S, fp32
   static constexpr int kOutputRegisters = kHeadDim / 2;  ///< O, fp32

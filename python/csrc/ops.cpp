@@ -88,6 +88,7 @@ Call prepare(const Place& place, const TorchTensor& q, const TorchTensor& k, con
   p.k = call.k.view;
   p.v = call.v.view;
   p.o = view_of(call.results.out, "out");
+  p.o_scale = output_scale(place, options, out_type);
   if (options.lse) {
     call.results.lse = empty(q, {qs.batch, qs.heads, qs.seq}, ScalarType::Float);
     p.lse = call.results.lse->mutable_data_ptr<float>();
@@ -173,7 +174,9 @@ ScalarType one_of(std::optional<ScalarType> given, ScalarType by_default, Scalar
 }
 
 ScalarType output_type(std::optional<ScalarType> given) {
-  return one_of(given, kBFloat16, ScalarType::Half, "out_dtype", "torch.bfloat16 or torch.float16");
+  if (given == ScalarType::Float8_e4m3fn) return *given;
+  return one_of(given, kBFloat16, ScalarType::Half, "out_dtype",
+                "torch.bfloat16, torch.float16 or torch.float8_e4m3fn");
 }
 
 Results attention_of_codes(const TorchTensor& q, const TorchTensor& k, const TorchTensor& v,
@@ -191,9 +194,10 @@ Results attention_of_codes(const TorchTensor& q, const TorchTensor& k, const Tor
 TorchTensor attention_fp8(const TorchTensor& q, const TorchTensor& k, const TorchTensor& v,
                           const TorchTensor& q_descale, const TorchTensor& k_descale,
                           const TorchTensor& v_descale, bool causal, std::optional<double> scale,
-                          std::optional<ScalarType> out_dtype, bool batch_invariant) {
+                          std::optional<ScalarType> out_dtype, bool batch_invariant,
+                          const std::optional<TorchTensor>& out_scale) {
   return attention_of_codes(q, k, v, {q_descale, k_descale, v_descale}, output_type(out_dtype),
-                            {causal, scale}, batch_invariant)
+                            {causal, scale, {}, out_scale}, batch_invariant)
       .out;
 }
 
@@ -201,9 +205,9 @@ std::tuple<TorchTensor, TorchTensor> attention_fp8_lse(
     const TorchTensor& q, const TorchTensor& k, const TorchTensor& v, const TorchTensor& q_descale,
     const TorchTensor& k_descale, const TorchTensor& v_descale, bool causal,
     std::optional<double> scale, std::optional<ScalarType> out_dtype, bool batch_invariant,
-    bool exact) {
+    bool exact, const std::optional<TorchTensor>& out_scale) {
   return attention_of_codes(q, k, v, {q_descale, k_descale, v_descale}, output_type(out_dtype),
-                            {causal, scale, sum_of(exact)}, batch_invariant)
+                            {causal, scale, sum_of(exact), out_scale}, batch_invariant)
       .both();
 }
 
@@ -214,12 +218,13 @@ TorchTensor attention_varlen_fp8(
     std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
     const std::optional<TorchTensor>& seqused_k, const std::optional<TorchTensor>& block_table,
     const std::optional<TorchTensor>& fault, bool causal, std::optional<double> scale,
-    std::optional<ScalarType> out_dtype, bool batch_invariant) {
+    std::optional<ScalarType> out_dtype, bool batch_invariant,
+    const std::optional<TorchTensor>& out_scale) {
   return attention_varlen(Place(q), q, k, v,
                           {cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, fault, max_seqlen_q,
                            max_seqlen_k},
                           {q_descale, k_descale, v_descale}, output_type(out_dtype),
-                          {causal, scale}, batch_invariant)
+                          {causal, scale, {}, out_scale}, batch_invariant)
       .out;
 }
 
@@ -230,12 +235,13 @@ std::tuple<TorchTensor, TorchTensor> attention_varlen_fp8_lse(
     std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
     const std::optional<TorchTensor>& seqused_k, const std::optional<TorchTensor>& block_table,
     const std::optional<TorchTensor>& fault, bool causal, std::optional<double> scale,
-    std::optional<ScalarType> out_dtype, bool batch_invariant, bool exact) {
+    std::optional<ScalarType> out_dtype, bool batch_invariant, bool exact,
+    const std::optional<TorchTensor>& out_scale) {
   return attention_varlen(Place(q), q, k, v,
                           {cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, fault, max_seqlen_q,
                            max_seqlen_k},
                           {q_descale, k_descale, v_descale}, output_type(out_dtype),
-                          {causal, scale, sum_of(exact)}, batch_invariant)
+                          {causal, scale, sum_of(exact), out_scale}, batch_invariant)
       .both();
 }
 
@@ -342,23 +348,23 @@ STABLE_TORCH_LIBRARY(fp8_sdpa, m) {
   m.def(
       "attention_fp8(Tensor q, Tensor k, Tensor v, Tensor q_descale, Tensor k_descale, "
       "Tensor v_descale, bool causal=False, float? scale=None, ScalarType? out_dtype=None, "
-      "bool batch_invariant=False) -> Tensor");
+      "bool batch_invariant=False, Tensor? out_scale=None) -> Tensor");
   m.def(
       "attention_fp8.lse(Tensor q, Tensor k, Tensor v, Tensor q_descale, Tensor k_descale, "
       "Tensor v_descale, bool causal=False, float? scale=None, ScalarType? out_dtype=None, "
-      "bool batch_invariant=False, bool exact=False) -> (Tensor, Tensor)");
+      "bool batch_invariant=False, bool exact=False, Tensor? out_scale=None) -> (Tensor, Tensor)");
   m.def(
       "attention_varlen_fp8(Tensor q, Tensor k, Tensor v, Tensor q_descale, Tensor k_descale, "
       "Tensor v_descale, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, int max_seqlen_q, "
       "int max_seqlen_k, Tensor? seqused_k=None, Tensor? block_table=None, Tensor(a!)? fault=None, "
       "bool causal=False, float? scale=None, ScalarType? out_dtype=None, "
-      "bool batch_invariant=False) -> Tensor");
+      "bool batch_invariant=False, Tensor? out_scale=None) -> Tensor");
   m.def(
       "attention_varlen_fp8.lse(Tensor q, Tensor k, Tensor v, Tensor q_descale, Tensor k_descale, "
       "Tensor v_descale, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, int max_seqlen_q, "
       "int max_seqlen_k, Tensor? seqused_k=None, Tensor? block_table=None, Tensor(a!)? fault=None, "
       "bool causal=False, float? scale=None, ScalarType? out_dtype=None, "
-      "bool batch_invariant=False, bool exact=False) -> (Tensor, Tensor)");
+      "bool batch_invariant=False, bool exact=False, Tensor? out_scale=None) -> (Tensor, Tensor)");
   m.def(
       "append(Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor slot_mapping, "
       "Tensor k_descale, Tensor v_descale, Tensor? cos_sin=None, Tensor? positions=None, "

@@ -122,6 +122,17 @@ void set_options(const Options& options, Problem& p) {
   }
 }
 
+const float* output_scale(const Place& place, const Options& options, ScalarType out) {
+  if (out == ScalarType::Float8_e4m3fn) {
+    if (!options.out_scale) {
+      fail(invalid_argument("out_dtype is torch.float8_e4m3fn; it needs out_scale, one float32"));
+    }
+    return array_of<float>(place, options.out_scale, ScalarType::Float, {1}, "out_scale");
+  }
+  if (!options.out_scale) return nullptr;
+  fail(invalid_argument("out_scale is given; only out_dtype torch.float8_e4m3fn has one"));
+}
+
 Granularity DescaleTensors::granularity() const {
   const bool blocks = q.dim() == 3 || k.dim() == 3 || v.dim() == 3;
   return blocks ? Granularity::kBlock : Granularity::kHead;
@@ -188,6 +199,7 @@ Results attention_varlen(const Place& place, const TorchTensor& q, const TorchTe
   p.k = view_by_tokens(k, "k");
   p.v = view_by_tokens(v, "v");
   p.o = view_by_tokens(results.out, "out");
+  p.o_scale = output_scale(place, options, out_type);
   set_options(options, p);
   const DescaleTensors descales =
       broadcast_descales(place, p, std::move(given), Granularity::kHead);

@@ -17,7 +17,11 @@ struct Options {
   bool causal;
   std::optional<double> scale;
   std::optional<LseSum> lse = {};  ///< of which sum; nothing for no LSE
+  std::optional<TorchTensor> out_scale = {};
 };
+/// Problem::o_scale of the options: one float32 where `out` is float8_e4m3fn. Fails where it is
+/// missing, or has no business.
+const float* output_scale(const Place& place, const Options& options, ScalarType out);
 /// And what he gets. O, and the LSE if it was asked for.
 struct Results {
   TorchTensor out;

@@ -76,6 +76,7 @@ Status serves_exactly(const Variant& variant, const Shape& shape, Dtype dtype, c
   problem.k = kv.view(at(2), dtype);
   problem.v = value_view(value_extent(shape, options), options, at(3), value_dtype(dtype, options));
   problem.o = q.view(at(4), options.output);
+  if (options.output == Dtype::kE4M3) problem.o_scale = static_cast<const float*>(at(7));
   problem.lse = options.lse ? static_cast<float*>(at(5)) : nullptr;
   problem.lse_sum = options.lse_sum;
   const auto* floats = static_cast<const float*>(at(6));
@@ -114,6 +115,7 @@ Problem moved(Problem p) {
         reinterpret_cast<std::uintptr_t>(pointer) + kFar);
   };
   for (Tensor* tensor : {&p.q, &p.k, &p.v, &p.o}) move(tensor->data);
+  move(p.o_scale);
   move(p.lse);
   move(p.descales.q);
   move(p.descales.k);
@@ -187,7 +189,8 @@ CaseResult judge_run(const Variant& variant, const CaseData& data, const RunOutp
   result.output = output.o;
   result.log_sum_exp = output.lse;
   std::vector<float> o(result.output.size());
-  for (std::size_t i = 0; i < o.size(); ++i) o[i] = decode_16(result.output[i], options.output);
+  const Dtype format = format_of_bits(options.output);
+  for (std::size_t i = 0; i < o.size(); ++i) o[i] = decode_16(result.output[i], format);
   result.quantised = compare(o, data.reference_quantised.o, data.shape, tolerances.bad_threshold);
   result.kernel = compare(o, data.reference_kernel.o, data.shape, tolerances.bad_threshold);
 

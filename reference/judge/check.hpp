@@ -19,6 +19,8 @@ namespace fp8_sdpa::reference {
 /// How a case is run.
 struct CheckOptions {
   Dtype output = Dtype::kHalf;
+  /// Of an E4M3 output, a power of two. 0: scale_of_output().
+  float o_scale = 0.0F;
   Dtype values = Dtype::kHalf;  ///< V's, half or bf16, where Q and K are of signed bytes
   bool sequence_major = false;  ///< tensors laid out (B,S,H,D) in memory instead of (B,H,S,D)
   bool transposed_v = false;    ///< V laid out (B,H,D,S), each row of keys padded to 16 bytes
@@ -40,9 +42,8 @@ struct CaseResult {
   Metrics kernel;     ///< against the reference on dequantised inputs: the kernel's own error
   std::vector<GateResult> gates;
   bool pass = false;
-  std::vector<std::uint16_t>
-      output;  ///< O's bits (half or bf16), (batch, heads_q, seq_q, head_dim) contiguous
-  std::vector<float> log_sum_exp;  ///< (batch, heads_q, seq_q), empty if not asked for
+  std::vector<std::uint16_t> output;  ///< O's bits, as RunOutput::o
+  std::vector<float> log_sum_exp;     ///< (batch, heads_q, seq_q), empty if not asked for
   /// On failure one line: the gate, the worst element's index, got and want, and, where the gate
   /// sees both, whether the kernel or the quantisation of its inputs is at fault.
   std::string failure() const;

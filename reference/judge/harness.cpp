@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 
 #include "reference/formats/fp8.hpp"
@@ -28,6 +29,33 @@ std::vector<std::uint8_t> transposed(const std::vector<std::uint8_t>& from, std:
 }
 
 }  // namespace
+
+float scale_of_output(const CaseData& data) {
+  float code = 0.0F;
+  for (const std::uint8_t bits : data.v.codes) {
+    const float value = std::abs(decode_table(data.v.dtype)[bits]);
+    if (std::isfinite(value)) code = std::max(code, value);
+  }
+  float descale = 0.0F;
+  for (const float value : data.v.descales) {
+    if (std::isfinite(value)) descale = std::max(descale, std::abs(value));
+  }
+  const float largest = code * descale;
+  if (!(largest > 0.0F)) return 1.0F;
+  return std::exp2(std::ceil(std::log2(largest / max_finite(Dtype::kE4M3))));
+}
+
+std::vector<std::uint16_t> bits_of_codes(const std::vector<std::uint8_t>& codes, float scale) {
+  constexpr std::uint8_t kPoison = 0xFF;
+  const auto& table = decode_table(Dtype::kE4M3);
+  std::vector<std::uint16_t> bits;
+  bits.reserve(codes.size());
+  for (const std::uint8_t code : codes) {
+    bits.push_back(code == kPoison ? 0xFFFFU
+                                   : encode_16(table[code] * scale, format_of_bits(Dtype::kE4M3)));
+  }
+  return bits;
+}
 
 Extent value_extent(const Shape& shape, const CheckOptions& options) {
   const std::int64_t padding = options.padded ? kPadding : 0;
@@ -119,6 +147,7 @@ Status Harness::add_input(const std::vector<T>& values, const char* name,
 }
 
 Status Harness::set_up(const CaseData& data, const CheckOptions& options) {
+  o_scale_ = options.o_scale != 0.0F ? options.o_scale : scale_of_output(data);
   const std::vector<std::uint8_t> v =
       options.transposed_v ? transposed(data.v.codes, data.shape.seq_kv, data.shape.head_dim)
                            : data.v.codes;
@@ -135,10 +164,11 @@ Status Harness::set_up(const CaseData& data, const CheckOptions& options) {
                         add_input(kv_.scatter(data.k.codes), "K", kv_.gaps(1)), add_v(),
                         add_input(data.q.descales, "Q's descales", {}),
                         add_input(data.k.descales, "K's descales", {}),
-                        add_input(data.v.descales, "V's descales", {})}) {
+                        add_input(data.v.descales, "V's descales", {}),
+                        add_input(std::vector<float>{o_scale_}, "O's scale", {})}) {
     if (!status.ok()) return status;
   }
-  auto o = allocate(device_, q_.elements() * sizeof(std::uint16_t), "O");
+  auto o = allocate(device_, q_.elements() * size_of(options.output), "O");
   if (!o.ok()) return o.status();
   o_ = std::move(*o);
   if (options.lse) {
@@ -165,6 +195,7 @@ void Harness::bind(const CaseData& data, const CheckOptions& options) {
   problem_.k = kv_.view(inputs_[1].buffer->data(), data.dtype);
   problem_.v = value_view(v_, options, inputs_[2].buffer->data(), value_dtype(data.dtype, options));
   problem_.o = q_.view(o_->data(), options.output);
+  if (options.output == Dtype::kE4M3) problem_.o_scale = floats(6);
   problem_.lse = lse_ != nullptr ? static_cast<float*>(lse_->data()) : nullptr;
   problem_.lse_sum = options.lse_sum;
   problem_.descales = {floats(3), floats(4), floats(5),
@@ -176,7 +207,7 @@ void Harness::bind(const CaseData& data, const CheckOptions& options) {
 
 void Harness::close_padding(bool close) {
   for (const InputBuffer& input : inputs_) input.buffer->close(input.gaps, close);
-  o_->close(q_.gaps(sizeof(std::uint16_t)), close);
+  o_->close(q_.gaps(size_of(problem_.o.dtype)), close);
 }
 
 Result<RunOutput> Harness::run(const Plan& plan) {
@@ -195,10 +226,10 @@ Result<RunOutput> Harness::run(const Plan& plan) {
   if (ran.ok()) ran = synchronise(device_);
   close_padding(false);
   if (!ran.ok()) return ran;
-  std::vector<std::uint16_t> memory(q_.elements());
+  std::vector<std::uint8_t> memory(o_->size());
   if (Status status = o_->download(memory.data()); !status.ok()) return status;
   RunOutput output;
-  output.o = q_.gather(memory);
+  output.o = bits_of_output(memory);
   if (lse_ != nullptr) {
     output.lse.resize(lse_->size() / sizeof(float));
     if (Status status = lse_->download(output.lse.data()); !status.ok()) return status;
@@ -207,7 +238,14 @@ Result<RunOutput> Harness::run(const Plan& plan) {
   return output;
 }
 
-Status Harness::inspect(const std::vector<std::uint16_t>& o_memory) {
+std::vector<std::uint16_t> Harness::bits_of_output(const std::vector<std::uint8_t>& memory) const {
+  if (problem_.o.dtype == Dtype::kE4M3) return q_.gather(bits_of_codes(memory, o_scale_));
+  std::vector<std::uint16_t> bits(q_.elements());
+  std::memcpy(bits.data(), memory.data(), memory.size());
+  return q_.gather(bits);
+}
+
+Status Harness::inspect(const std::vector<std::uint8_t>& o_memory) {
   std::vector<const Buffer*> buffers = {o_.get(), lse_.get(), workspace_.get()};
   for (const InputBuffer& input : inputs_) {
     buffers.push_back(input.buffer.get());
@@ -222,9 +260,9 @@ Status Harness::inspect(const std::vector<std::uint16_t>& o_memory) {
     if (*changed > 0) guard_bytes_[buffer->name()] = *changed;
   }
   std::int64_t written = 0;
-  for (const ByteRange& gap : q_.gaps(sizeof(std::uint16_t))) {
-    for (std::size_t byte = gap.begin; byte < gap.end; byte += sizeof(std::uint16_t)) {
-      if (o_memory[byte / sizeof(std::uint16_t)] != 0xFFFFU) written += sizeof(std::uint16_t);
+  for (const ByteRange& gap : q_.gaps(size_of(problem_.o.dtype))) {
+    for (std::size_t byte = gap.begin; byte < gap.end; ++byte) {
+      written += o_memory[byte] != 0xFFU ? 1 : 0;
     }
   }
   if (written > 0) guard_bytes_["O's rows"] = written;

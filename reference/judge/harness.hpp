@@ -98,10 +98,25 @@ std::vector<std::uint8_t> value_bytes(const QuantisedTensor& v, Dtype dtype);
 /// A gate that passes when nothing was counted.
 GateResult count_gate(const char* name, std::int64_t count, std::string detail);
 
+/// The format of RunOutput::o, for one of Problem::o.
+constexpr Dtype format_of_bits(Dtype output) {
+  return output == Dtype::kE4M3 ? Dtype::kBFloat16 : output;
+}
+
+/// Of an E4M3 output bf16 that holds a code times its scale, exactly where that is a power of two.
+/// 0xFF, a NaN that no kernel writes and poison is, is 0xFFFF.
+std::vector<std::uint16_t> bits_of_codes(const std::vector<std::uint8_t>& codes, float scale);
+
+/// A power of two with which no row is saturated: 448 times it is V's largest code times its
+/// largest descale, or more.
+float scale_of_output(const CaseData& data);
+
 /// What one run left behind.
 struct RunOutput {
-  std::vector<std::uint16_t> o;  ///< bits, (batch, heads_q, seq_q, head_dim) contiguous
-  std::vector<float> lse;        ///< (batch, heads_q, seq_q); empty if not asked for
+  /// Bits of O, (batch, heads_q, seq_q, head_dim) contiguous: half or bf16 as they were written; of
+  /// E4M3 bits_of_codes().
+  std::vector<std::uint16_t> o;
+  std::vector<float> lse;  ///< (batch, heads_q, seq_q); empty if not asked for
   /// Equal bits: a NaN equals itself.
   bool operator==(const RunOutput& other) const;
 };
@@ -142,8 +157,10 @@ class Harness {
   template <class T>
   Status add_input(const std::vector<T>& values, const char* name, std::vector<ByteRange> gaps);
   void bind(const CaseData& data, const CheckOptions& options);
+  /// RunOutput::o of O's memory.
+  std::vector<std::uint16_t> bits_of_output(const std::vector<std::uint8_t>& memory) const;
   /// Looks at guard bands, padding and inputs after a run.
-  Status inspect(const std::vector<std::uint16_t>& o_memory);
+  Status inspect(const std::vector<std::uint8_t>& o_memory);
   /// Closes or opens the padding to the kernel, where a sanitizer can tell.
   void close_padding(bool close);
 
@@ -151,7 +168,8 @@ class Harness {
   Extent q_;
   Extent kv_;  ///< K
   Extent v_;
-  std::vector<InputBuffer> inputs_;  ///< Q, K, V and their descales
+  std::vector<InputBuffer> inputs_;  ///< Q, K, V, their descales, O's scale
+  float o_scale_ = 0.0F;
   std::unique_ptr<Buffer> o_;
   std::unique_ptr<Buffer> lse_;
   std::unique_ptr<Buffer> workspace_;

@@ -161,12 +161,13 @@ Result<CaseResult> check_sampled(const Variant& variant, const CaseData& data, c
   const Sample sample = take_sample(data, sample_rows(data.shape.seq_q));
   std::vector<float> got;
   for (const std::uint16_t bits : rows_of(output->o, data.shape, sample.ranges)) {
-    got.push_back(decode_16(bits, options.output));
+    got.push_back(decode_16(bits, format_of_bits(options.output)));
   }
   const Formats formats{model_of(variant.weights, options.output).weights, options.output};
   CaseResult result = judge_sample(sample, got, formats, tolerances, options.budgets_only);
   result.variant = variant.name;
-  result.gates.insert(result.gates.begin(), judge_finite(output->o, options.output));
+  result.gates.insert(result.gates.begin(),
+                      judge_finite(output->o, format_of_bits(options.output)));
   if (options.rerun) {
     const Result<RunOutput> again = (*harness)->run(*planned);
     if (!again.ok()) return again.status();

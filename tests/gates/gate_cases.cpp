@@ -97,6 +97,7 @@ bool is_known_decline(const Status& status) {
   static const std::regex kKnown(
       " serves (head_dim [0-9, andor]+, not|no mask, not|heads_q == heads_kv, not|"
       "one FP8 format for q, k and v, not|a row-major v \\(stride_dim 1\\), not|"
+      "a half or bf16 o, not e4m3|"
       "e4m3, not e5m2|int8 q and k and (half|bf16) v, not|(at most|more than) 128 keys, not|"
       "at most 64 query rows of a KV head of whole tensors, not)");
   return std::regex_search(status.message(), kKnown);

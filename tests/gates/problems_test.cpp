@@ -1,11 +1,17 @@
-// What the named shapes do not ask: partial tiles, S_q != S_kv, both FP8 formats, both outputs,
-// both layouts.
+// What the named shapes do not ask: partial tiles, S_q != S_kv, both FP8 formats, all outputs, both
+// layouts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <tuple>
 
+#include "reference/formats/fp8.hpp"
+#include "reference/formats/half.hpp"
 #include "reference/judge/harness.hpp"
-#include "tests/gates/gate_cases.hpp"
+#include "tests/gates/subject.hpp"
 
 namespace fp8_sdpa::tests {
 namespace {
@@ -73,12 +79,13 @@ TEST_P(Problems, NothingBetweenTheRowsIsRead) {
 TEST_P(Problems, BothFormatsOutputsAndLayouts) {
   if (!ready_) return;
   for (const Dtype input : {Dtype::kE4M3, Dtype::kE5M2}) {
-    for (const Dtype output : {Dtype::kHalf, Dtype::kBFloat16}) {
+    for (const Dtype output : {Dtype::kHalf, Dtype::kBFloat16, Dtype::kE4M3}) {
       for (const bool sequence_major : {false, true}) {
         SCOPED_TRACE(testing::Message() << name_of(input) << " -> " << name_of(output)
                                         << (sequence_major ? " (B,S,H,D)" : " (B,H,S,D)"));
         reference::CheckOptions options;
         options.output = output;
+        options.budgets_only = output == Dtype::kE4M3;
         options.sequence_major = sequence_major;
         for (const int head_dim : head_dims()) {
           for (const int seq_q : {5, 77}) {
@@ -86,6 +93,70 @@ TEST_P(Problems, BothFormatsOutputsAndLayouts) {
                                          device_, options, input);
           }
         }
+      }
+    }
+  }
+}
+
+/// The codes that a value rounds to after a half has been rounded from it.
+struct CodesOf {
+  float low, high;
+};
+CodesOf codes_of_half(float half, float scale) {
+  constexpr float kHalfUlp = 0x1p-11F;
+  constexpr float kLeastHalf = 0x1p-25F;
+  const float apart = 2.0F * kHalfUlp * std::abs(half) + kLeastHalf;
+  const auto rounded = [&](float value) {
+    const std::uint8_t code = reference::encode_code(value / scale, Dtype::kE4M3);
+    return reference::decode_table(Dtype::kE4M3)[code] * scale;
+  };
+  return {rounded(half - apart), rounded(half + apart)};
+}
+
+// Whole and partial tiles of rows, work tiles that several blocks share, grouped heads; a scale
+// with which nothing is saturated and one with which most is, and a NaN in V, which stays one.
+TEST_P(Problems, AnOutputOfE4M3IsTheHalfOneRounded) {
+  if (!ready_) return;
+  const std::int64_t many = device_.backend == Backend::kHost ? 1100 : 11000;
+  for (const int head_dim : head_dims()) {
+    for (const auto& [heads_q, seq_q, seq_kv] :
+         {std::tuple{4, rows(77), keys(77)}, {2, std::int64_t{40}, keys(many)}}) {
+      reference::Shape shape = make_shape(1, 2, seq_q, seq_kv, head_dim);
+      shape.heads_q = heads_q;
+      if (variant().name == "sm90_short") shape.seq_kv = 100;
+      reference::CheckOptions options;
+      options.output = Dtype::kE4M3;
+      if (!serves_or_known_decline(variant(), shape, device_, options)) continue;
+      reference::CaseData data = codes_of(shape, 6, codes());
+      if (codes() == Dtype::kE4M3) data.v.codes[3] = 0x7F;
+      const auto half = reference::run_variant(variant(), data, device_);
+      ASSERT_TRUE(half.ok()) << half.status().message();
+      float largest = 0.0F;
+      for (const std::uint16_t bits : half->o) {
+        const float value = std::abs(reference::decode_16(bits, Dtype::kHalf));
+        if (std::isfinite(value)) largest = std::max(largest, value);
+      }
+      const float whole = std::exp2(std::ceil(std::log2(largest / 448.0F)));
+      for (const float scale : {whole, whole / 32.0F}) {
+        SCOPED_TRACE(testing::Message() << shape.name << ", scale " << scale);
+        options.o_scale = scale;
+        options.padded = scale < whole;
+        options.sequence_major = options.padded;
+        const auto rounded = reference::run_variant(variant(), data, device_, options);
+        ASSERT_TRUE(rounded.ok()) << rounded.status().message();
+        EXPECT_EQ(rounded->lse, half->lse);
+        std::int64_t wrong = 0;
+        std::int64_t saturated = 0;
+        for (std::size_t i = 0; i < half->o.size(); ++i) {
+          const float want = reference::decode_16(half->o[i], Dtype::kHalf);
+          const float got = reference::decode_16(rounded->o[i], Dtype::kBFloat16);
+          const CodesOf of = codes_of_half(want, scale);
+          const bool right = std::isnan(want) ? std::isnan(got) : of.low <= got && got <= of.high;
+          wrong += right ? 0 : 1;
+          saturated += std::abs(got) == 448.0F * scale ? 1 : 0;
+        }
+        EXPECT_EQ(wrong, 0);
+        EXPECT_TRUE(saturated > 0 || !options.padded);
       }
     }
   }

@@ -293,7 +293,16 @@ def test_refusals_name_what_is_wrong(device):
         ("scale is nan", lambda: attention_fp8(*of, scale=float("nan"))),
         ("inf", lambda: attention_fp8(*of, scale=float("inf"))),
         ("q_descale must be float32", lambda: attention_fp8(*of, bad_descale.double())),
-        ("out_dtype must be torch.bfloat16 or", lambda: attention_fp8(*of, out_dtype=torch.float32)),
+        (
+            "out_dtype must be torch.bfloat16, torch.float16 or torch.float8_e4m3fn",
+            lambda: attention_fp8(*of, out_dtype=torch.float32),
+        ),
+        ("out_dtype is torch.float8_e4m3fn; it needs out_scale", lambda: attention_fp8(*of, out_dtype=E4M3)),
+        ("out_scale is given; only out_dtype torch.float8_e4m3fn", lambda: attention_fp8(*of, out_scale=2.0)),
+        (
+            "out_scale must be float32",
+            lambda: attention_fp8(*of, out_dtype=E4M3, out_scale=bad_descale.double()),
+        ),
         ("dtype must be torch.float8_e4m3fn or", lambda: quantise(q, dtype=BF16)),
         ("it must be 'auto', 'head' or 'block'", lambda: attention(q, k, v, granularity="row")),
         ("it must be 'fp8' or 'int8'", lambda: attention(q, k, v, precision="int4")),

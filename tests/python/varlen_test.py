@@ -267,6 +267,9 @@ def test_refusals_name_what_is_wrong(device):
         ("fault must be int32", call(q, k, v, **own, fault=words([], device))),
         ("innermost stride is 2", call(q.repeat_interleave(2, 2)[..., ::2], k, v, **own)),
         ("out_dtype must be", call(q, k, v, **own, out_dtype=torch.float32)),
+        ("it needs out_scale", call(q, k, v, **own, out_dtype=E4M3)),
+        ("out_scale must be float32, contiguous, of shape (1)",
+         call(q, k, v, **own, out_dtype=E4M3, out_scale=descales[0])),
         ("scale is 0", call(q, k, v, **own, scale=0.0)),
         ("q_descale must be float32", lambda: varlen(q, k, v, descales[0].double(), **own)),
     ]  # fmt: skip

@@ -152,6 +152,23 @@ void add_int8_trials(std::vector<Trial>& trials) {
   }
 }
 
+/// E4M3 out of whole rows, of work tiles that blocks share, and of rows that few keys are left of.
+void add_fp8_output_trials(std::vector<Trial>& trials) {
+  CheckOptions fp8;
+  fp8.output = Dtype::kE4M3;
+  fp8.padded = true;
+  fp8.budgets_only = true;
+  for (const int head_dim : {64, 128, 256}) {
+    for (const Sizes& sizes : {Sizes{2, 2, 2, 45, 190}, Sizes{1, 3, 3, 40, 470}}) {
+      Shape shape = shape_of("normal", sizes);
+      shape.head_dim = head_dim;
+      trials.push_back(trial_of("fp8_output_" + std::to_string(sizes.seq_q) + "x" +
+                                    std::to_string(sizes.seq_kv) + "_d" + std::to_string(head_dim),
+                                shape, fp8));
+    }
+  }
+}
+
 std::vector<Trial> make_kernel_trials() {
   CheckOptions bf16;
   bf16.output = Dtype::kBFloat16;
@@ -196,6 +213,7 @@ std::vector<Trial> make_kernel_trials() {
   add_hopper_trials(trials);
   add_edge_trials(trials);
   add_int8_trials(trials);
+  add_fp8_output_trials(trials);
   return trials;
 }
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "benchmarks/measure/timer.hpp"
-#include "benchmarks/peers/unquantised/head_judge.hpp"
 #include "benchmarks/peers/peer.hpp"
+#include "benchmarks/peers/unquantised/head_judge.hpp"
 #include "benchmarks/peers/unquantised/unquantised_case.hpp"
 #include "reference/formats/half.hpp"
 #if FP8_SDPA_HAS_DEVICE

@@ -164,11 +164,15 @@ struct Problem {
   int heads_kv = 0;        ///< divides heads_q (GQA, MQA)
   std::int64_t seq_q = 0;  ///< at most 2^40, as is seq_kv
   std::int64_t seq_kv = 0;
-  int head_dim = 0;      ///< 64, 128 or 256 in most kernels: plan() declines others by kUnsupported
-  Tensor q;              ///< (batch, heads_q, seq_q, head_dim), FP8 or int8; packed: Ragged
-  Tensor k;              ///< (batch, heads_kv, seq_kv, head_dim), as q; packed: Ragged; Pages
-  Tensor v;              ///< as k, but half or bf16 where q and k are int8
-  Tensor o;              ///< as q, half or bf16; written
+  int head_dim = 0;  ///< 64, 128 or 256 in most kernels: plan() declines others by kUnsupported
+  Tensor q;          ///< (batch, heads_q, seq_q, head_dim), FP8 or int8; packed: Ragged
+  Tensor k;          ///< (batch, heads_kv, seq_kv, head_dim), as q; packed: Ragged; Pages
+  Tensor v;          ///< as k, but half or bf16 where q and k are int8
+  Tensor o;          ///< as q, half, bf16 or e4m3; written
+  /// With an e4m3 o one float in device memory, positive and finite, read when the kernel runs: o
+  /// holds O / o_scale, rounded to nearest even, at most 448 in magnitude; NaN stays NaN. Else
+  /// null.
+  const float* o_scale = nullptr;
   float* lse = nullptr;  ///< optional (batch, heads_q, seq_q), contiguous: natural-log-sum-exp of
                          ///< the scaled scores
   LseSum lse_sum = LseSum::kDenominator;

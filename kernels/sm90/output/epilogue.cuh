@@ -50,9 +50,9 @@ struct Epilogue {
       }
     }
     if (p.output == Dtype::kBFloat16) {
-      store<Dtype::kBFloat16>(held, rows, share);
+      store</*kAsBf16=*/true>(held, rows, share);
     } else {
-      store<Dtype::kHalf>(held, rows, share);
+      store</*kAsBf16=*/false>(held, rows, share);
     }
     if (p.lse != nullptr) store_lse(held, rows);
   }
@@ -178,19 +178,26 @@ struct Epilogue {
       return (lane_of_thread<T>() / 4 + 8 * h) * p.o_strides.seq;
     }
   }
-  template <Dtype kOutput>
+  /// Other formats than bf16 are told apart as they are stored: of a copy for each the compiler
+  /// would spill.
+  template <bool kAsBf16>
   GPU_FN void store(const Held& held, const Rows& rows, const float (&share)[kShare]) const {
     constexpr int kWords = T::kHeadDim > 64 && kShare % 16 == 0 ? 4 : 2;
-    const int t = lane_of_thread<T>() % 4;
-    const int column = own_split() * kShare * 2 + first_column<kWords>(t);
+    const int t =
+        (T::kFindsLaneToStore ? pinned(gpu::thread_idx() % gpu::kWarpSize) : lane_of_thread<T>()) %
+        4;
+    const Dtype output = kAsBf16 ? Dtype::kBFloat16 : p.output;
+    const int column =
+        (own_split() * kShare * 2 + first_column<kWords>(t)) / attention::elements_of_word(output);
+    const float descale = over_output_scale(output, held.v_descale, p);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const bool inside = first_row_of_thread<T>(held.first_row) + 8 * h < rows_end();
       std::uint16_t* const to = held.o + (offset_of_row(held, h) + column);
-      const OutputScale scale = output_scale(rows, h, held.v_descale);
+      const OutputScale scale = output_scale(rows, h, descale);
 #pragma unroll
       for (int j = 0; j < kShare / 4; j += kWords) {
-        store_columns<kWords>(&share[4 * j], h, scale, t, kOutput, inside, to + 8 * j);
+        store_columns<kWords>(&share[4 * j], h, scale, t, output, inside, to, 8 * j);
       }
     }
   }

@@ -108,14 +108,16 @@ struct MergeSplits {
     const int kv_split = warp / (T::kRowGroups * kWarpgroupWarps);
     const int column = 8 * (kv_split * Split::kUnits + part * kUnits);
     const float v_descale = kScaled ? 1.0F : p.descale_v[work.batch * p.heads_kv + work.kv_head];
+    const float descale = over_output_scale(p.output, v_descale, p);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = warp_row + lane / 4 + 8 * h;
-      std::uint16_t* const to = attention::row_pointer(static_cast<std::uint16_t*>(p.o),
-                                                       p.o_strides, work.batch, work.head, row) +
-                                column + first_column<kUnits>(lane % 4);
-      store_columns<kUnits>(o, h, output_scale(rows, h, v_descale), lane % 4, p.output,
-                            row < p.seq_q, to);
+      std::uint16_t* const to =
+          attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides, work.batch,
+                                 work.head, row) +
+          (column + first_column<kUnits>(lane % 4)) / attention::elements_of_word(p.output);
+      store_columns<kUnits>(o, h, output_scale(rows, h, descale), lane % 4, p.output, row < p.seq_q,
+                            to);
       if (column == 0 && p.lse != nullptr && lane % 4 == 0 && row < p.seq_q) {
         p.lse[lse_index(p, work.batch, work.head, row)] = log_sum_exp(rows, h);
       }

@@ -30,6 +30,11 @@ GPU_FN OutputScale output_scale(const Rows& rows, int h, float v_descale) {
   return {rows.sum[h] == 0.0F, v_descale / rows.sum[h]};
 }
 
+/// V's descale over the scale of an output of E4M3.
+GPU_FN float over_output_scale(Dtype output, float v_descale, const Params& p) {
+  return output == Dtype::kE4M3 ? v_descale / *p.o_scale : v_descale;
+}
+
 /// Lanes whose number differs in bit kBit exchange half of their words: who has the bit keeps the
 /// upper ones of each two, and gets the other's.
 template <int kBit, int kWords>
@@ -47,11 +52,12 @@ GPU_FN void exchange(int lane, std::uint32_t (&word)[kWords]) {
 
 /// Row h in kWords tiles of 8 columns, of which a lane has two each, a word. Lanes of a pair
 /// exchange until each has two words of every other tile, and stores 8 bytes; of four tiles, quads
-/// go on until each lane has all four of every fourth. `t` is the lane's number in its quad; `to`
-/// is where its words go, first_column() from the tiles' first on.
+/// go on until each lane has all four of every fourth. Of E4M3 the lower half of a word is used,
+/// and half as much is stored. `t` is the lane's number in its quad; its words go to column
+/// `column` of those from `to` on, which is first_column() from the tiles' first.
 template <int kWords>
 GPU_FN void store_columns(const float* x, int h, const OutputScale& scale, int t, Dtype dtype,
-                          bool inside, std::uint16_t* to) {
+                          bool inside, std::uint16_t* to, int column = 0) {
   static_assert(kWords == 2 || kWords == 4);
   struct alignas(kWords * sizeof(std::uint32_t)) Words {
     std::uint32_t word[kWords];
@@ -66,7 +72,18 @@ GPU_FN void store_columns(const float* x, int h, const OutputScale& scale, int t
   }
   exchange<1>(t, words.word);
   if constexpr (kWords == 4) exchange<2>(t, words.word);
-  if (inside) *reinterpret_cast<Words*>(to) = words;
+  if (!inside) return;
+  if (dtype == Dtype::kE4M3) {
+    struct alignas(kWords * sizeof(std::uint16_t)) Halves {
+      std::uint16_t word[kWords];
+    };
+    Halves halves;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) halves.word[i] = static_cast<std::uint16_t>(words.word[i]);
+    *reinterpret_cast<Halves*>(to + column / 2) = halves;
+  } else {
+    *reinterpret_cast<Words*>(to + column) = words;
+  }
 }
 template <int kWords>
 GPU_FN int first_column(int t) {

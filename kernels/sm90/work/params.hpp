@@ -56,8 +56,9 @@ struct Params {
   float* lse;  ///< or null
   const float* descale_q;
   const float* descale_k;
-  const float* descale_v;  ///< or null, of a V of 16 bits
-  attention::Strides o_strides;
+  const float* descale_v;        ///< or null, of a V of 16 bits
+  const float* o_scale;          ///< with an output of E4M3
+  attention::Strides o_strides;  ///< in words of 16 bits
   MapSteps q_steps, k_steps, v_steps;
   attention::Divisor heads_q;
   attention::Divisor group;  ///< query heads of a KV head

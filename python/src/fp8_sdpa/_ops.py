@@ -228,6 +228,13 @@ def _descale(value: Tensor | float | None, like: Tensor, shape: tuple[int, ...] 
     return like.new_full(shape or like.shape[:2], 1.0 if value is None else value, dtype=torch.float32)
 
 
+def _one(value: Tensor | float, like: Tensor) -> Tensor:
+    """A tensor of one element, as operators take it."""
+    if isinstance(value, Tensor):
+        return value.reshape(1) if value.numel() == 1 else value
+    return like.new_full((1,), value, dtype=torch.float32)
+
+
 def attention_fp8(
     q: Tensor,
     k: Tensor,
@@ -239,6 +246,7 @@ def attention_fp8(
     causal: bool = False,
     scale: float | None = None,
     out_dtype: torch.dtype | None = None,
+    out_scale: Tensor | float | None = None,
     return_lse: bool = False,
     exact_lse: bool = False,
     batch_invariant: bool = False,
@@ -251,7 +259,9 @@ def attention_fp8(
             for 1. k_descale, v_descale: (batch, heads_kv). Tensors are read when the kernel runs.
             Of blocks, as quantise(block_rows=...) makes them: three axes, each positive; q_descale
             (batch, heads_q, ceil(seq_q / 64)), the others (batch, heads_kv, ceil(seq_kv / 128)).
-        out_dtype: torch.bfloat16 (None) or torch.float16.
+        out_dtype: torch.bfloat16 (None), torch.float16 or torch.float8_e4m3fn.
+        out_scale: with torch.float8_e4m3fn, one positive number or float32: out holds O / out_scale,
+            rounded to nearest even, at most 448 in magnitude.
         causal, scale, return_lse, exact_lse, batch_invariant: as in attention().
 
     Returns, raises: as attention().
@@ -261,16 +271,19 @@ def attention_fp8(
         blocks = any(isinstance(x, Tensor) and x.dim() == 3 for x in (a, b, c))
         shape = (1, 1, 1) if blocks else None
         a, b, c = _descale(a, q, shape), _descale(b, k, shape), _descale(c, v, shape)
+    of_out = () if out_scale is None else (_one(out_scale, q),)
     # A call of a server's takes some microseconds: no function between, and no option that is the
     # operator's default, as PyTorch takes a tenth of one to read it.
     try:
         if return_lse:
-            made = _attention_fp8_lse(q, k, v, a, b, c, causal, scale, out_dtype, batch_invariant, exact_lse)
+            options = (causal, scale, out_dtype, batch_invariant, exact_lse, *of_out)
+            made = _attention_fp8_lse(q, k, v, a, b, c, *options)
             out = made[0]
-        elif scale is None and out_dtype is None and not batch_invariant:
+        elif scale is None and out_dtype is None and not batch_invariant and not of_out:
             made = out = _attention_fp8_out(q, k, v, a, b, c, causal)
         else:
-            made = out = _attention_fp8_out(q, k, v, a, b, c, causal, scale, out_dtype, batch_invariant)
+            options = (causal, scale, out_dtype, batch_invariant, *of_out)
+            made = out = _attention_fp8_out(q, k, v, a, b, c, *options)
     except RuntimeError as error:
         raise _named(error) from None
     # PyTorch marks what an operator without a gradient makes of tensors that require one: of six tensors,

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fp8_sdpa._ops import _call, _descale, _finite, _ops, _served, _without_gradient, quantise
+from fp8_sdpa._ops import _call, _descale, _finite, _one, _ops, _served, _without_gradient, quantise
 
 
 @torch.library.register_fake("fp8_sdpa::attention_varlen_fp8")
@@ -50,6 +50,7 @@ def attention_varlen_fp8(
     causal: bool = False,
     scale: float | None = None,
     out_dtype: torch.dtype | None = None,
+    out_scale: Tensor | float | None = None,
     return_lse: bool = False,
     exact_lse: bool = False,
     batch_invariant: bool = False,
@@ -77,7 +78,7 @@ def attention_varlen_fp8(
         fault: (1) int32, which becomes 1 where a length or a page is none: nothing is read through
             it, and its sequence's rows are NaN, or not written where its queries are not known.
         causal: query i of a sequence sees its keys j <= i + keys - queries.
-        scale, out_dtype, return_lse, exact_lse, batch_invariant: as in attention_fp8(). With
+        scale, out_dtype, out_scale, return_lse, exact_lse, batch_invariant: as in attention_fp8(). With
             batch_invariant a row's bits do not depend on pages, or on how a prompt was cut, either.
 
     Returns:
@@ -118,6 +119,7 @@ def attention_varlen_fp8(
     )
     overloads = _ops.attention_varlen_fp8
     op, inputs = (overloads.lse, (*inputs, exact_lse)) if return_lse else (overloads.default, inputs)
+    inputs = (*inputs, None if out_scale is None else _one(out_scale, q))
     return _without_gradient("attention_varlen_fp8", lambda *x: _call(op, *x, *inputs[6:]), *inputs[:6])
 
 

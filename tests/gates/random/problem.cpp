@@ -149,6 +149,9 @@ RandomProblem random_problem(std::uint64_t seed, std::uint64_t index, const Devi
   problem.dtype = dice.one_in(3) ? Dtype::kE5M2 : Dtype::kE4M3;
   if (kernel.variant->int8) problem.dtype = Dtype::kInt8;
   problem.options.output = dice.one_in(2) ? Dtype::kBFloat16 : Dtype::kHalf;
+  const bool writes_codes =
+      kernel.variant->family == Family::kSm90 || kernel.variant->family == Family::kDecode;
+  if (writes_codes && dice.one_in(4)) problem.options.output = Dtype::kE4M3;
   problem.options.sequence_major = dice.one_in(2);
   problem.options.padded = dice.one_in(2);
   problem.options.lse = !dice.one_in(8);

@@ -96,8 +96,12 @@ void Cache::make_queries(const reference::CaseData& data, const CacheLayout& lay
     }
   }
   p.q = tensor(add(codes.data(), codes.size(), "q")->data(), data.dtype);
-  o_ = add(nullptr, codes.size() * 2, "o");
+  o_ = add(nullptr, codes.size() * size_of(layout.output), "o");
   p.o = tensor(o_->data(), layout.output);
+  if (layout.output == Dtype::kE4M3) {
+    o_scale_ = reference::scale_of_output(data);
+    p.o_scale = static_cast<const float*>(add(&o_scale_, sizeof o_scale_, "o_scale")->data());
+  }
   if (!layout.lse) return;
   lse_ = add(nullptr, size(rows * shape.heads_q) * sizeof(float), "lse");
   p.lse = static_cast<float*>(lse_->data());
@@ -219,8 +223,14 @@ Result<reference::RunOutput> Cache::run(const Launch& launch) {
   if (Status s = launch(); !s.ok()) return s;
   if (Status s = reference::synchronise(device_); !s.ok()) return s;
   reference::RunOutput output;
-  output.o.resize(o_->size() / 2);
-  if (Status s = o_->download(output.o.data()); !s.ok()) return s;
+  if (problem.o.dtype == Dtype::kE4M3) {
+    std::vector<std::uint8_t> codes(o_->size());
+    if (Status s = o_->download(codes.data()); !s.ok()) return s;
+    output.o = reference::bits_of_codes(codes, o_scale_);
+  } else {
+    output.o.resize(o_->size() / sizeof(std::uint16_t));
+    if (Status s = o_->download(output.o.data()); !s.ok()) return s;
+  }
   if (lse_ != nullptr) {
     output.lse.resize(lse_->size() / sizeof(float));
     if (Status s = lse_->download(output.lse.data()); !s.ok()) return s;

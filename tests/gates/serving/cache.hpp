@@ -67,6 +67,7 @@ class Cache {
   reference::Buffer *o_ = nullptr, *lse_ = nullptr, *fault_ = nullptr, *table_ = nullptr,
                     *lengths_ = nullptr, *offsets_q_ = nullptr, *offsets_kv_ = nullptr;
   std::vector<std::int32_t> first_query_, queries_;  ///< as they were made
+  float o_scale_ = 0.0F;
 
   /// Among the rows of Q and O, and among the values of LSE.
   std::size_t row_of(int sequence, int head, std::int64_t query) const;

@@ -126,8 +126,24 @@ INSTANTIATE_TEST_SUITE_P(
                    "k.data is not aligned to 16 bytes"},
         BadProblem{"VIsHalf", [](Problem& p) { p.v.dtype = Dtype::kHalf; }, kInvalid,
                    "v.dtype is half; it must be e4m3 or e5m2"},
-        BadProblem{"OutputIsFp8", [](Problem& p) { p.o.dtype = Dtype::kE4M3; }, kInvalid,
-                   "o.dtype is e4m3; it must be half or bf16"},
+        BadProblem{"OutputIsE5m2", [](Problem& p) { p.o.dtype = Dtype::kE5M2; }, kInvalid,
+                   "o.dtype is e5m2; it must be half, bf16 or e4m3"},
+        BadProblem{"OutputWithoutItsScale", [](Problem& p) { p.o.dtype = Dtype::kE4M3; }, kInvalid,
+                   "o_scale is null"},
+        BadProblem{"OutputScaleMisaligned",
+                   [](Problem& p) {
+                     p.o.dtype = Dtype::kE4M3;
+                     p.o_scale = reinterpret_cast<const float*>(g_k + 2);
+                   },
+                   kInvalid, "o_scale is not aligned to 4 bytes"},
+        BadProblem{"OutputScaleInOutput",
+                   [](Problem& p) {
+                     p.o.dtype = Dtype::kE4M3;
+                     p.o_scale = static_cast<const float*>(p.o.data);
+                   },
+                   kInvalid, "o overlaps o_scale; it needs memory of its own"},
+        BadProblem{"ScaleOfAHalfOutput", [](Problem& p) { p.o_scale = p.descales.q; }, kInvalid,
+                   "o_scale is given, and o.dtype is half; only an e4m3 o has a scale"},
         BadProblem{"UnknownDtype", [](Problem& p) { p.q.dtype = static_cast<Dtype>(9); }, kInvalid,
                    "q.dtype is unknown; it must be e4m3, e5m2 or int8"},
         BadProblem{"DimNotContiguous", [](Problem& p) { p.q.stride_dim = 2; }, kInvalid,
@@ -227,6 +243,12 @@ INSTANTIATE_TEST_SUITE_P(
         FamilyLimit{"HeadDim128", head_dim_128, true, true, "serves head_dim 64, not 128"},
         FamilyLimit{"Causal", [](Problem& p) { p.mask = Mask::kCausal; }, true, true,
                     "serves no mask, not causal"},
+        FamilyLimit{"Fp8Output",
+                    [](Problem& p) {
+                      p.o.dtype = Dtype::kE4M3;
+                      p.o_scale = p.descales.q;
+                    },
+                    true, true, "serves a half or bf16 o, not e4m3"},
         FamilyLimit{"GroupedHeads", [](Problem& p) { p.heads_kv = 1; }, true, true,
                     "serves heads_q == heads_kv, not 2 and 1"},
         FamilyLimit{"TransposedV",

@@ -64,7 +64,7 @@ inline bool legal_view(const View& view, bool output) {
   const Tensor& t = *view.tensor;
   const bool fp8 = t.dtype == Dtype::kE4M3 || t.dtype == Dtype::kE5M2;
   const bool wide = t.dtype == Dtype::kHalf || t.dtype == Dtype::kBFloat16;
-  if (output ? !wide : !fp8) return false;
+  if (output ? !wide && t.dtype != Dtype::kE4M3 : !fp8) return false;
   if (t.data == nullptr || reinterpret_cast<std::uintptr_t>(t.data) % 16 != 0) return false;
   const auto strides = view.strides();
   for (std::size_t axis = 0; axis < 4; ++axis) {
@@ -139,6 +139,7 @@ inline bool legal(const Problem& p) {
   if (!std::isfinite(p.softmax_scale) || p.softmax_scale < 0.0F) return false;
   if (p.mask != Mask::kNone && p.mask != Mask::kCausal) return false;
   if (p.lse_sum != LseSum::kDenominator && p.lse_sum != LseSum::kExact) return false;
+  if ((p.o.dtype == Dtype::kE4M3) != (p.o_scale != nullptr)) return false;
   if (!legal_sequences(p)) return false;
   const auto views = views_of(p);
   for (int i = 0; i < 4; ++i) {

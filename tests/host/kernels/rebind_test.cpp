@@ -55,6 +55,19 @@ TEST(Rebind, TakesOtherAddressesAndAnotherScale) {
   EXPECT_EQ(bound.problem().softmax_scale, 0.125F);
 }
 
+TEST(Rebind, TakesAnotherScaleOfTheOutput) {
+  Problem p = in_pages();
+  p.o.dtype = Dtype::kE4M3;
+  p.o_scale = reinterpret_cast<const float*>(std::uintptr_t{30} << 50);
+  Plan bound = planned(p);
+  ++p.o_scale;
+  const Status status = rebind(bound, p);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(bound.problem().o_scale, p.o_scale);
+  p.o_scale = nullptr;
+  EXPECT_EQ(rebind(bound, p).code(), StatusCode::kInvalidArgument);
+}
+
 TEST(Rebind, AsksOfAddressesWhatPlanDoesAndThenLeavesThePlanAlone) {
   const Problem before = in_pages();
   Plan bound = planned(before);
