@@ -13,12 +13,10 @@ namespace fp8_sdpa::attention {
 /// Of O, of which one row after the other is written.
 GPU_FN constexpr int elements_of_word(Dtype dtype) { return dtype == Dtype::kE4M3 ? 2 : 1; }
 
-/// Two neighbours, `low` first: a word of 16 bits each, or one of both.
-GPU_FN std::uint32_t pack_output(float low, float high, Dtype dtype) {
+/// Two neighbours of half or bf16, `low` first.
+GPU_FN std::uint32_t pack_16_bits(float low, float high, Dtype dtype) {
   std::uint32_t bits = 0;
-  if (dtype == Dtype::kE4M3) {
-    bits = gpu::float2_to_e4m3x2(low, high);
-  } else if (dtype == Dtype::kHalf) {
+  if (dtype == Dtype::kHalf) {
     const __half2 pair = gpu::float2_to_half2(low, high);
     memcpy(&bits, &pair, sizeof bits);
   } else {
@@ -26,6 +24,12 @@ GPU_FN std::uint32_t pack_output(float low, float high, Dtype dtype) {
     memcpy(&bits, pair, sizeof bits);
   }
   return bits;
+}
+
+/// Of E4M3 too, whose two are the lower 16 bits.
+GPU_FN std::uint32_t pack_output(float low, float high, Dtype dtype) {
+  if (dtype == Dtype::kE4M3) return gpu::float2_to_e4m3x2(low, high);
+  return pack_16_bits(low, high, dtype);
 }
 
 /// Four neighbours, to element `column`, a multiple of four, of those from `to` on.
