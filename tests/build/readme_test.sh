@@ -63,8 +63,11 @@ pair() { awk -F ' *[|] *' -v column="$1" '$2 == "d64_4k" { x = $column } $2 == "
 expect "| each head | $(pair 15) | $(pair 16) | $(pair 5) | $(pair 9) |"
 expect "| 64 queries, 128 keys | $(pair 10) | $(pair 13) | $(pair 4) | $(pair 8) |"
 expect "| each head, \`int8\` | - | $(pair 23) | $(pair 19) | $(pair 21) |"
-expect "| none: cuDNN's bf16 | $(pair 18) | - | $(pair 6) | - |"
-said=$(<README.md)
+expect "| none, bf16: cuDNN; FlashAttention-3 | $(pair 18) | - | $(pair 6); $(pair 24) | - |"
+said=$(tr '\n' ' ' <README.md)
+# Of FlashAttention-3's bf16 over ours, the least and the most.
+over() { awk -F ' *[|] *' '$25 ~ /^[0-9.]+$/ { print $25 }' $quality/unquantised.md | sort -g "$@" | head -n 1; }
+expect "the call is $(over) (4k causal) to $(over -r) times as fast as FlashAttention-3's bf16"
 expect "commit $(sed -n 's/.*"commit": "\(.......\).*/\1/p' $quality/floors.json) (\`$quality/\`)"
 
 # The quantiser's rates, at the worst of the shapes.
