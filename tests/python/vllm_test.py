@@ -46,9 +46,14 @@ def backend(monkeypatch):
     module.AttentionMetadataBuilder = AttentionMetadataBuilder
     module.AttentionType = types.SimpleNamespace(DECODER="decoder", ENCODER="encoder")
     module.MultipleOf = int
-    for name in ("vllm", "vllm.v1", "vllm.v1.attention"):
-        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+    quantisation = types.ModuleType("vllm.model_executor.layers.quantization.utils.quant_utils")
+    quantisation.kFp8StaticTensorSym = "static, a scale a tensor"
+    for made in (quantisation, module):
+        folders = made.__name__.split(".")[:-1]
+        for depth in range(len(folders)):
+            name = ".".join(folders[: depth + 1])
+            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+        monkeypatch.setitem(sys.modules, made.__name__, made)
     monkeypatch.delitem(sys.modules, "fp8_sdpa.vllm", raising=False)
     return importlib.import_module("fp8_sdpa.vllm").Backend
 
@@ -97,6 +102,11 @@ def test_prompts_and_tokens_share_a_cache(backend, device):
         out = torch.full((tokens + 2, HEADS, DIM), 7.0, dtype=torch.bfloat16, device=device)
         assert impl.forward(layer, q, k, v, cache, metadata, out) is out
         assert (out[tokens:] == 7).all()  # padding
+        codes = torch.full(out.shape, 7.0, device=device).to(torch.float8_e4m3fn)
+        scale = torch.tensor(0.02, device=device)
+        assert impl.forward(layer, q, k, v, cache, metadata, codes, scale) is codes
+        assert (codes[tokens:].float() == 7).all()
+        assert relative(0.02 * codes[:tokens].float(), out[:tokens].float()) < 0.04
         first = 0
         for s, n in enumerate(queries):
             own = slice(first, first + n)
@@ -127,8 +137,10 @@ def test_what_is_not_served_is_named(backend):
     impl = make(HEADS, DIM, 0.1, HEADS_KV, kv_cache_dtype="fp8_e4m3")
     out = torch.ones(3, HEADS, DIM)
     assert (impl.forward(None, out, out, out, None, None, out) == 0).all()
-    with pytest.raises(NotImplementedError, match="quantised output"):
-        impl.forward(None, out, out, out, None, None, out, torch.ones(1))
+    with pytest.raises(NotImplementedError, match="scales of blocks"):
+        impl.forward(None, out, out, out, None, None, out, torch.ones(1), torch.ones(1))
+    assert impl.fused_output_quant_supported("static, a scale a tensor")
+    assert not impl.fused_output_quant_supported("dynamic")
     assert backend.get_name() == "CUSTOM" and 128 in backend.get_supported_head_sizes()
     assert backend.get_supported_kernel_block_sizes() == [16]
     assert backend.supports_compute_capability((9, 0)) and not backend.supports_compute_capability((7, 5))

@@ -92,6 +92,12 @@ class Impl(AttentionImpl):
         self.num_kv_heads = num_kv_heads or num_heads
         self.kv_cache_dtype = kv_cache_dtype
 
+    def fused_output_quant_supported(self, quant_key: object) -> bool:
+        """Whether vLLM may ask forward() for codes: E4M3 by one scale that is known before."""
+        from vllm.model_executor.layers.quantization.utils.quant_utils import kFp8StaticTensorSym  # noqa: PLC0415
+
+        return quant_key == kFp8StaticTensorSym
+
     def forward(
         self,
         layer: torch.nn.Module,
@@ -104,9 +110,10 @@ class Impl(AttentionImpl):
         output_scale: Tensor | None = None,
         output_block_scale: Tensor | None = None,
     ) -> Tensor:
-        """query, key, value and output are (tokens, heads, head_dim), some of the last ones padding."""
-        if output_scale is not None or output_block_scale is not None:
-            raise NotImplementedError("fp8_sdpa.vllm: a quantised output is not served")
+        """query, key, value and output are (tokens, heads, head_dim), some of the last ones padding. With
+        output_scale, output is float8_e4m3fn and holds O / output_scale."""
+        if output_block_scale is not None:
+            raise NotImplementedError("fp8_sdpa.vllm: an output with scales of blocks is not served")
         if attn_metadata is None:  # vLLM measures memory
             return output.zero_()
         tokens = attn_metadata.tokens
@@ -128,6 +135,7 @@ class Impl(AttentionImpl):
             max_seqlen_k=min(attn_metadata.longest, room),
             scale=self.scale,
             out_dtype=output.dtype,
+            out_scale=output_scale,
             **attn_metadata.sequences,
         )
         output[:tokens] = out
