@@ -230,7 +230,7 @@ void plan_error_speed(const OnDevice& on, PlotPlan& plan) {
 // --- from bf16 to bf16: error against speed of each way ------------------------------------------
 
 /// The shape that is drawn.
-constexpr const char* kQualityShape = "d128_8k";
+constexpr const char* kQualityShape = "d128_4k";
 
 struct QualityPoint {
   const char* name;

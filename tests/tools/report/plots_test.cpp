@@ -88,8 +88,8 @@ ReportData data_for_every_figure() {
          step(8, 2048, 9e12, {{"queries", 8}}), step(8, 2048, 9e12, {{"head_dim", 64}}),
          step(8, 2048, 9e12, {{"page_size", 16}}), step(8, 2048, 9e12, {{"ragged", true}}),
          step(8, 2048, 9e12, {{"heads_q", 8}}), step(8, 2048, 9e12, {{"heads_kv", 4}})}}}};
-  json row = {{"shape", "d128_8k"}, {"batch", 2},
-              {"heads", 16},        {"seq", 8192},
+  json row = {{"shape", "d128_4k"}, {"batch", 2},
+              {"heads", 16},        {"seq", 4096},
               {"head_dim", 128},    {"mask", "none"},
               {"int8_us", 1000.0},  {"rmse_int8", 0.002},
               {"ours_us", 500.0},   {"rmse_blocks_both", 0.01}};
@@ -139,15 +139,15 @@ TEST(PlotPlan, ChoosesWhatIsDrawn) {
   EXPECT_EQ(bandwidth.at("series"), json::parse(R"json([{"batch": 1, "points": [[512, 500.0]]},
                                 {"batch": 8, "points": [[512, 2000.0], [8192, 3500.0]]}])json"));
   EXPECT_EQ(plan_plots({}).missing.size(), 5U) << "a line for each kind";
-  // 4 x 2 x 16 x 8192 x 8192 x 128 operations; what was not measured has no point.
+  // 4 x 2 x 16 x 4096 x 4096 x 128 operations; what was not measured has no point.
   const auto quality = std::find_if(plan.plots.begin(), plan.plots.end(), [](const auto& plot) {
     return plot.figure.file == "quality.svg";
   });
   ASSERT_NE(quality, plan.plots.end());
   EXPECT_EQ(quality->input.at("points"), json::parse(R"json([
-    {"name": "blocks, rotated and smoothed", "x": 2199.023255552, "y": 0.01},
-    {"name": "int8", "x": 1099.511627776, "y": 0.002},
-    {"name": "peer/cudnn_bf16", "x": 549.755813888, "y": 0.0003}])json"));
+    {"name": "blocks, rotated and smoothed", "x": 549.755813888, "y": 0.01},
+    {"name": "int8", "x": 274.877906944, "y": 0.002},
+    {"name": "peer/cudnn_bf16", "x": 137.438953472, "y": 0.0003}])json"));
 }
 
 TEST(PlotPlan, OfSeveralRunsTakesOurSlowestAndAPeersFastest) {
