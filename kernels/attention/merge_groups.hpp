@@ -80,8 +80,8 @@ GPU_FN void merge_and_store(const ForwardParams& p, const Block& block, const Pa
       sum.w = gpu::fma(part.w, merged.scale[j], sum.w);
     }
     *reinterpret_cast<uint2*>(out + dim) =
-        make_uint2(pack_16_bits(sum.x * scale, sum.y * scale, p.output),
-                   pack_16_bits(sum.z * scale, sum.w * scale, p.output));
+        make_uint2(pack_output<false>(sum.x * scale, sum.y * scale, p.output),
+                   pack_output<false>(sum.z * scale, sum.w * scale, p.output));
   }
   if (p.lse != nullptr && gpu::thread_idx() % kLanesPerRow == 0) {
     *lse_pointer(p, block, row) = log_sum_exp(merged.state) - static_cast<float>(kLog2Scale) * kLn2;

@@ -13,10 +13,14 @@ namespace fp8_sdpa::attention {
 /// Of O, of which one row after the other is written.
 GPU_FN constexpr int elements_of_word(Dtype dtype) { return dtype == Dtype::kE4M3 ? 2 : 1; }
 
-/// Two neighbours of half or bf16, `low` first.
-GPU_FN std::uint32_t pack_16_bits(float low, float high, Dtype dtype) {
+/// Two neighbours, `low` first: a word of 16 bits each, or one of both. Who has no output of E4M3
+/// does without the question for it.
+template <bool kMayBeE4M3>
+GPU_FN std::uint32_t pack_output(float low, float high, Dtype dtype) {
   std::uint32_t bits = 0;
-  if (dtype == Dtype::kHalf) {
+  if (kMayBeE4M3 && dtype == Dtype::kE4M3) {
+    bits = gpu::float2_to_e4m3x2(low, high);
+  } else if (dtype == Dtype::kHalf) {
     const __half2 pair = gpu::float2_to_half2(low, high);
     memcpy(&bits, &pair, sizeof bits);
   } else {
@@ -26,16 +30,10 @@ GPU_FN std::uint32_t pack_16_bits(float low, float high, Dtype dtype) {
   return bits;
 }
 
-/// Of E4M3 too, whose two are the lower 16 bits.
-GPU_FN std::uint32_t pack_output(float low, float high, Dtype dtype) {
-  if (dtype == Dtype::kE4M3) return gpu::float2_to_e4m3x2(low, high);
-  return pack_16_bits(low, high, dtype);
-}
-
 /// Four neighbours, to element `column`, a multiple of four, of those from `to` on.
 GPU_FN void store_four(std::uint16_t* to, int column, const float4& x, Dtype dtype) {
-  const std::uint32_t low = pack_output(x.x, x.y, dtype);
-  const std::uint32_t high = pack_output(x.z, x.w, dtype);
+  const std::uint32_t low = pack_output<true>(x.x, x.y, dtype);
+  const std::uint32_t high = pack_output<true>(x.z, x.w, dtype);
   if (dtype == Dtype::kE4M3) {
     *reinterpret_cast<std::uint32_t*>(to + column / 2) = high << 16 | low;
   } else {

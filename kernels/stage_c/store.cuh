@@ -21,10 +21,10 @@ GPU_FN void store(const Params& p, const Block& block, const Shared<Tag>& sm, in
     const float scale = attention::output_scale(sm.rows[r], block.v_descale);
     const float* u = sm.u.at(r, col);
     uint4 chunk;
-    chunk.x = attention::pack_16_bits(u[0] * scale, u[1] * scale, p.output);
-    chunk.y = attention::pack_16_bits(u[2] * scale, u[3] * scale, p.output);
-    chunk.z = attention::pack_16_bits(u[4] * scale, u[5] * scale, p.output);
-    chunk.w = attention::pack_16_bits(u[6] * scale, u[7] * scale, p.output);
+    chunk.x = attention::pack_output<false>(u[0] * scale, u[1] * scale, p.output);
+    chunk.y = attention::pack_output<false>(u[2] * scale, u[3] * scale, p.output);
+    chunk.z = attention::pack_output<false>(u[4] * scale, u[5] * scale, p.output);
+    chunk.w = attention::pack_output<false>(u[6] * scale, u[7] * scale, p.output);
     // Half and bf16 have the same size, so one pointer type serves the address.
     auto* dst = attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides, block.batch,
                                        block.head, row);

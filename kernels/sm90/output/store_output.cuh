@@ -67,8 +67,8 @@ GPU_FN void store_columns(const float* x, int h, const OutputScale& scale, int t
   for (int i = 0; i < kWords; ++i) {
     const float* const of_row = x + 4 * i + 2 * h;
     words.word[i] = scale.empty ? 0
-                                : attention::pack_output(of_row[0] * scale.factor,
-                                                         of_row[1] * scale.factor, dtype);
+                                : attention::pack_output<true>(of_row[0] * scale.factor,
+                                                               of_row[1] * scale.factor, dtype);
   }
   exchange<1>(t, words.word);
   if constexpr (kWords == 4) exchange<2>(t, words.word);
