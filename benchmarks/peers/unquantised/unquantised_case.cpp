@@ -171,36 +171,27 @@ Result<Launch> UnquantisedCase::attention_alone(Granularity granularity, Precisi
 
 Result<std::vector<UnquantisedPeer>> UnquantisedCase::peers() {
   std::vector<UnquantisedPeer> all;
-  const auto add_cudnn = [&](const char* name, const Problem& problem, bool bf16) {
-    auto made = CudnnGraph::make(problem, device_, bf16);
+  const auto add = [&](const char* name, auto made, auto& kept, Dtype output) {
     if (!made.ok()) {
-      all.push_back({name, nullptr, made.status().message(), Dtype::kBFloat16});
+      all.push_back({name, nullptr, made.status().message(), output});
       return;
     }
-    graphs_.push_back(std::move(*made));
-    CudnnGraph* const graph = graphs_.back().get();
-    all.push_back({name, [graph](CUstream_st* stream) { return graph->launch(stream); }, "",
-                   bf16 ? Dtype::kBFloat16 : Dtype::kE4M3, graph->output_scale()});
-  };
-  const auto add_flash3 = [&](const char* name, const Problem& problem) {
-    auto made = Flash3Attention::make(problem, device_);
-    if (!made.ok()) {
-      all.push_back({name, nullptr, made.status().message(), Dtype::kBFloat16});
-      return;
-    }
-    flash3_.push_back(std::move(*made));
-    Flash3Attention* const flash3 = flash3_.back().get();
-    all.push_back({name, [flash3](CUstream_st* stream) { return flash3->launch(stream); }, "",
-                   Dtype::kBFloat16});
+    kept.push_back(std::move(*made));
+    auto* const peer = kept.back().get();
+    all.push_back({name, [peer](CUstream_st* stream) { return peer->launch(stream); }, "", output});
+    if constexpr (requires { peer->output_scale(); }) all.back().scale = peer->output_scale();
   };
   const auto of_heads = codes_of(Granularity::kHead, Dtype::kE4M3, true, /*one_head=*/false);
   if (!of_heads.ok()) return of_heads.status();
   const auto of_tensors = codes_of(Granularity::kHead, Dtype::kE4M3, true, /*one_head=*/true);
   if (!of_tensors.ok()) return of_tensors.status();
-  add_cudnn("cudnn_bf16", problem_.attention, true);
-  add_flash3("flash3_bf16", problem_.attention);
-  add_cudnn("cudnn_fp8", *of_tensors, false);
-  add_flash3("flash3_fp8", *of_heads);
+  const Problem& bf16 = problem_.attention;
+  constexpr Dtype k16 = Dtype::kBFloat16;
+  add("cudnn_bf16", CudnnGraph::make(bf16, device_, /*as_bf16=*/true), graphs_, k16);
+  add("flash3_bf16", Flash3Attention::make(bf16, device_), flash3_, k16);
+  add("cudnn_fp8", CudnnGraph::make(*of_tensors, device_, /*as_bf16=*/false), graphs_,
+      Dtype::kE4M3);
+  add("flash3_fp8", Flash3Attention::make(*of_heads, device_), flash3_, k16);
   return all;
 }
 
