@@ -61,9 +61,10 @@ struct Config {
   bool warp_per_tile = false;
   Transpose transpose = Transpose::kEveryBlock;
   bool two_terms = false;  ///< P is the sum of two E4M3 terms; there is one KV tile at most
-  /// Lengths, and where rows lie, are read when the kernel runs: work/ragged.cuh. The query heads
-  /// of a KV head may share a tile's rows (packed GQA).
+  /// Lengths, and where rows lie, are read when the kernel runs: work/ragged.cuh.
   bool ragged = false;
+  /// Of a problem that is not ragged too, query heads of a KV head share tiles (packs()).
+  bool packed_gqa = false;
   /// Descales may be of blocks (Granularity::kBlock): a KV tile is a block of keys.
   bool block_scales = false;
   Formats formats = Formats::kE4M3;
@@ -71,6 +72,8 @@ struct Config {
   constexpr int consumers() const { return row_groups * kv_splits; }
   constexpr int tile_m() const { return row_groups * kWarpgroupRows; }
   constexpr int threads() const { return (1 + consumers()) * kWarpgroupThreads; }
+  /// Whether the query heads of a KV head may share a tile's rows (packed GQA): work/packing.hpp.
+  constexpr bool packs() const { return ragged || packed_gqa; }
   /// Whether V^T lies in the workspace.
   constexpr bool v_in_workspace() const { return transpose != Transpose::kEveryBlock; }
   constexpr bool transposes_once() const { return transpose == Transpose::kOnceByBlocks; }

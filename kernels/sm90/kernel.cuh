@@ -169,7 +169,9 @@ struct Kernel {
   /// Tells the warp's epilogue where its work tile lies.
   GPU_FN static void hold(const Params& p, Shared& sm, unsigned step, const Work& work) {
     const int warp = consumer_warp<T>();
-    const int row = T::kRagged ? work.sequence.first_query : work.first_row + row_of_warp<T>(warp);
+    const int row = T::kRagged  ? work.sequence.first_query
+                    : T::kPacks ? 0
+                                : work.first_row + row_of_warp<T>(warp);
     std::uint16_t* const o = attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides,
                                                     work.batch, work.head, row);
     gpu::sync_warp();  // nobody reads those of the work tile before any more

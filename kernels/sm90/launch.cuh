@@ -78,9 +78,11 @@ inline Status encode(const MapRequest& request, gpu::TensorMap& map, MapSteps& s
   return gpu::encode_tensor_map(shape, map);
 }
 
-/// Passes of so many (batch, head) pairs each; the last may have fewer.
-inline void set_passes(const Problem& p, std::int64_t heads, Params& params) {
-  const std::int64_t pairs = std::int64_t{p.batch} * p.heads_q;
+/// Passes of so many (batch, head) pairs each, heads that share tiles being one; the last may have
+/// fewer.
+inline void set_passes(const Problem& p, const Packing& packing, std::int64_t heads,
+                       Params& params) {
+  const std::int64_t pairs = std::int64_t{p.batch} * packing.heads;
   params.passes = static_cast<int>((pairs + heads - 1) / heads);
   params.pass_heads = attention::divisor(static_cast<int>(heads));
   params.last_pass_heads =
@@ -118,9 +120,9 @@ Status prepare_params(const Problem& p, Params& params) {
   const int box_keys = T::kRagged ? keys_of_box(p, T::kTileN) : T::kTileN;
   const Packing packing = packing_of(T::kConfig, p);
   const int box_queries = T::kTileM >> packing.log2;
-  const MapRequest q{&p.q,       q_rows.seq,    p.head_dim,  p.q.stride_seq,
-                     p.heads_q,  q_rows.batch,  box_queries, Shared::Queries::kPanelBytes,
-                     T::kRagged, packing.pack()};
+  const MapRequest q{&p.q,      q_rows.seq,    p.head_dim,  p.q.stride_seq,
+                     p.heads_q, q_rows.batch,  box_queries, Shared::Queries::kPanelBytes,
+                     T::kPacks, packing.pack()};
   const MapRequest k{&p.k,       kv_rows.seq,   p.head_dim, p.k.stride_seq,
                      p.heads_kv, kv_rows.batch, box_keys,   Keys::kPanelBytes};
   MapRequest v = transposed
@@ -137,6 +139,7 @@ Status prepare_params(const Problem& p, Params& params) {
   if (Status s = encode(k, params.k, params.k_steps); !s.ok()) return s;
   const Status v_encoded = encode(params.v_pairs != 0 ? in_pairs(v) : v, params.v, params.v_steps);
   if (!v_encoded.ok()) return v_encoded;
+  params.packed = {packing.log2, attention::divisor(packing.heads)};
   params.o = p.o.data;
   params.lse = p.lse;
   params.descale_q = p.descales.q;
@@ -166,9 +169,10 @@ Status prepare_params(const Problem& p, Params& params) {
 /// Work tiles, of sequences that are all as long.
 template <class T>
 void plan_work_tiles(const Problem& p, Params& params) {
-  const int tiles_m = static_cast<int>((p.seq_q + T::kTileM - 1) / T::kTileM);
+  const Packing packing = packing_of(T::kConfig, p);
+  const int tiles_m = static_cast<int>(packing.row_tiles(p.seq_q));
   params.tiles_m = attention::divisor(tiles_m);
-  params.work_tiles = tiles_m * p.batch * p.heads_q;
+  params.work_tiles = tiles_m * p.batch * packing.heads;
 }
 
 /// Work tiles that the device counts: work/ragged.cuh.
@@ -183,8 +187,6 @@ void plan_ragged(const Problem& p, int blocks, Prepared& prepared, std::size_t& 
   ragged.page_size = attention::divisor(std::max(p.pages.page_size, 1));
   ragged.box_keys = keys_of_box(p, T::kTileN);
   ragged.batch = p.batch;
-  ragged.pack_log2 = packing.log2;
-  ragged.heads = attention::divisor(packing.heads);
   ragged.fault = p.fault;
   workspace_bytes = (static_cast<std::size_t>(p.batch) + 1) * sizeof(RaggedSequence);
   prepared.blocks = static_cast<int>(std::min<std::int64_t>(blocks, most_work_tiles(packing, p)));
@@ -201,12 +203,14 @@ void plan_schedule(const Problem& p, int blocks, bool may_split, Prepared& prepa
   };
   const RangeCosts costs =
       gpu::kBackend == Backend::kDevice ? range_costs(T::kConfig, T::kHeadDim) : RangeCosts{};
-  const Passes passes = shortest_passes(pass_sizes(p, gpu::kBackend), [&](std::int64_t heads) {
-    set_passes(p, heads, params);
+  const Packing packing = packing_of(T::kConfig, p);
+  const auto sizes = pass_sizes(p, packing.heads, gpu::kBackend);
+  const Passes passes = shortest_passes(sizes, [&](std::int64_t heads) {
+    set_passes(p, packing, heads, params);
     return may_split && T::kMaySplit ? make_schedule(params.work_tiles, blocks, tiles, costs)
                                      : make_whole_schedule(params.work_tiles, blocks, tiles, costs);
   });
-  set_passes(p, passes.heads, params);
+  set_passes(p, packing, passes.heads, params);
   const Schedule& schedule = params.schedule = passes.makespan.schedule;
   prepared.blocks = schedule.tail_work_tiles > 0 ? blocks : std::min(blocks, params.work_tiles);
   workspace_bytes =
@@ -302,7 +306,7 @@ Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue&
   };
   if constexpr (K::T::kMaySplit) {
     using T = typename K::T;
-    using Merge = MergeSplits<T::kHeadDim, T::kRowGroups, T::kKvSplits, T::kScaledMax>;
+    using Merge = MergeSplits<T::kHeadDim, T::kRowGroups, T::kKvSplits, T::kScaledMax, T::kPacks>;
     if (params.schedule.splits() > 0) {
       const dim3 merge_grid(static_cast<unsigned>(Merge::blocks(params.schedule)));
       return gpu::launch_after<Merge>(attention, merge_grid, params, queue);

@@ -28,6 +28,8 @@ constexpr double kWorkTileUs = 2.0;
 /// measured in pages of 64 and 128 keys, where pages of 16 take all of it.
 constexpr double kOneRowGroup = 0.6;
 constexpr int kLargePage = 64;
+/// Of a KV tile's time, what a consumer warpgroup's share that has no rows does not take.
+constexpr double kNoRows = 0.6;
 
 /// KV tiles of the work tile that is dealt `work tile`-th, longest first; the warpgroups that share
 /// its rows have equally many.
@@ -43,6 +45,17 @@ std::int64_t tiles_of_work_tile(const Config& config, const Problem& p, const Pa
     keys = std::clamp<std::int64_t>(end + p.seq_kv - queries, 0, p.seq_kv);
   }
   return (keys + group_keys - 1) / group_keys * config.kv_splits;
+}
+
+/// What KV tiles take where heads share tiles and not all consumer warpgroups have rows, as a part
+/// of what they take where all do. The costs of other kernels were fitted without.
+double part_with_rows(const Packing& packing, std::int64_t queries) {
+  if (packing.log2 == 0) return 1.0;
+  const std::int64_t rows = queries << packing.log2;
+  const double groups = static_cast<double>((rows + kWarpgroupRows - 1) / kWarpgroupRows);
+  const double most = static_cast<double>(packing.row_tiles(queries)) *
+                      static_cast<double>(packing.tile_m / kWarpgroupRows);
+  return 1.0 - kNoRows * (1.0 - groups / most);
 }
 
 /// Of a ragged batch's KV tile, as a part of what one takes that all consumers have rows of.
@@ -63,7 +76,9 @@ Load load_of(const TileShape& shape, const Problem& p, int sm_count, const PlanO
   const auto tiles = [&](int work_tile) {
     return static_cast<int>(tiles_of_work_tile(config, p, packing, work_tile));
   };
-  const RangeCosts costs = range_costs(config, p.head_dim);
+  const double part = config.packed_gqa ? part_with_rows(packing, p.seq_q) : 1.0;
+  RangeCosts costs = range_costs(config, p.head_dim);
+  for (double* cost : {&costs.range, &costs.split, &costs.merge}) *cost /= part;  // not of these
   const bool may_split = may_share_rows(options) && !config.two_terms && !config.ragged;
   const Makespan makespan =
       may_split ? make_schedule(static_cast<int>(work_tiles), sm_count, tiles, costs)
@@ -71,7 +86,7 @@ Load load_of(const TileShape& shape, const Problem& p, int sm_count, const PlanO
   const double v = config.v_in_workspace()
                        ? static_cast<double>(p.seq_kv) * p.batch * p.heads_kv * p.head_dim
                        : 0.0;
-  return {makespan.tiles, v};
+  return {part * makespan.tiles, v};
 }
 
 double predicted_us(const TileShape& shape, const Problem& p, int sm_count,

@@ -87,6 +87,7 @@ struct Traits {
   /// Whether blocks may share a work tile (schedule.hpp).
   static constexpr bool kMaySplit = !kConfig.two_terms && !kConfig.ragged;
   static constexpr bool kRagged = kConfig.ragged;
+  static constexpr bool kPacks = kConfig.packs();
   static constexpr bool kBlockScales = kConfig.block_scales;
   static constexpr bool kInt8 = kConfig.int8();
   /// Whether m leaves the loop over keys in units of log2(e), and O of a split with V's descale.
@@ -97,11 +98,11 @@ struct Traits {
   static constexpr int kPvDepth = kInt8 ? 16 : 32;
   /// Whether a lane keeps the scale of its rows in shared memory. At head_dim 256 there is no room,
   /// and no need.
-  static constexpr bool kRecallsScale = kRagged && kHeadDim < 256;
+  static constexpr bool kRecallsScale = kPacks && kHeadDim < 256;
 
   /// Whether what follows from a thread's number is found again behind the loop over keys, which
   /// has no register for it. (At head_dim 256 that makes ptxas spill.)
-  static constexpr bool kFindsThreadAgain = kRagged || (kBlockScales && kHeadDim == 128);
+  static constexpr bool kFindsThreadAgain = kPacks || (kBlockScales && kHeadDim == 128);
   /// Whether the lane's number is found again where O is stored, for the same reason.
   static constexpr bool kFindsLaneToStore = kVInWorkspace && !kTransposesOnce;
 
@@ -128,11 +129,11 @@ struct Traits {
   static_assert(kConfig.pipeline == Pipeline::kSerial || kStages >= 2 * kKvSplits);
   static_assert(kConfig.linear_exp2 == 0 || kConfig.mma_row_sums);  // l would have to add them up
   // Whether a row is the first or the second of a lane must change no bit of it.
-  static_assert(!kRagged || (kConfig.linear_exp2 & 0x5555) == (kConfig.linear_exp2 >> 1 & 0x5555));
+  static_assert(!kPacks || (kConfig.linear_exp2 & 0x5555) == (kConfig.linear_exp2 >> 1 & 0x5555));
   static_assert(!kBlockScales || (kTileN == kKeysOfBlock && kWarpgroupRows == kQueriesOfBlock));
-  static_assert(!kBlockScales || (kConfig.mma_row_sums && kKvSplits == 1 && !kRagged &&
+  static_assert(!kBlockScales || (kConfig.mma_row_sums && kKvSplits == 1 && !kPacks &&
                                   kConfig.pipeline == Pipeline::kSerial));
-  static_assert(!kInt8 || (kKvSplits == 1 && !kRagged && !kBlockScales && !kVInWorkspace &&
+  static_assert(!kInt8 || (kKvSplits == 1 && !kPacks && !kBlockScales && !kVInWorkspace &&
                            !kConfig.two_terms && !kConfig.mma_row_sums));
   static_assert(!kConfig.ping_pong || (kKvSplits == 1 && kConfig.pipeline == Pipeline::kSerial));
 };
@@ -180,7 +181,7 @@ struct Held {
   int batch, head, first_row;
   bool first;  ///< of the block's work tiles
   float v_descale;
-  std::uint16_t* o;  ///< the warp's first row; with Config::ragged the sequence's
+  std::uint16_t* o;  ///< the warp's first row; with Config::packs() the sequence's
 };
 
 /// With Config::block_scales: what the loader says of the KV tile at a place of a ring, before its
@@ -215,12 +216,20 @@ struct RaggedState {
   gpu::MBarrier work_full[kTold], work_empty[kTold];
   unsigned nth[T::kConsumerWarps];  ///< which of the block's work tiles a warp has
   unsigned work_tile_start;         ///< of the loader: tiles before its last work tile with keys
-  float scales[T::kRecallsScale ? T::kConsumers * kWarpgroupThreads : 1];  ///< of a lane's rows
   /// What the loader says of the tile in a staging buffer: keys that the sequence has.
   int staged_keys[T::kConfig.warp_per_tile ? T::kTransposers : 2];
 };
 template <class T>
 struct RaggedState<T, false> {};
+
+/// With Config::packs(), where the loop over keys has no register for it: the scale of a lane's
+/// rows.
+template <class T, bool = T::kRecallsScale>
+struct LaneScales {
+  float of_lane[T::kConsumers * kWarpgroupThreads];
+};
+template <class T>
+struct LaneScales<T, false> {};
 
 /// Barriers (mbarriers, one phase per use):
 ///
@@ -268,6 +277,7 @@ struct Shared {
   gpu::MBarrier ping_pong[T::kConfig.ping_pong ? T::kRowGroups : 1][kWarpgroupWarps];
   RaggedState<T> ragged;
   ScalesState<T> scales;
+  LaneScales<T> lane_scales;
 
   /// With Transpose::kOnceByBlocks, where nothing lands. (One barrier more to initialise, and ptxas
   /// spills at head_dim 256.)

@@ -92,18 +92,20 @@ std::string served_head_dims(const TileShape& asked) {
   return text;
 }
 
+Status check_packing(const std::string& name, const Problem& p, const Config& config) {
+  constexpr std::int64_t kMaxRows = INT_MAX / 2;
+  const Packing packing = packing_of(config, p);
+  if (p.seq_q <= kMaxRows >> packing.log2) return {};
+  return unsupported(name + " serves at most " + number(kMaxRows) +
+                     " query rows of heads that share tiles, not " + number(packing.pack()) +
+                     " * " + number(p.seq_q));
+}
+
 /// What the device alone knows: work/ragged.cuh.
 Status check_ragged(const std::string& name, const Problem& p, const Config& config) {
   if (p.v.stride_dim != 1) {
     return unsupported(name + " serves a row-major v (stride_dim 1), not stride_dim " +
                        number(p.v.stride_dim));
-  }
-  constexpr std::int64_t kMaxRows = INT_MAX / 2;
-  const Packing packing = packing_of(config, p);
-  if (p.seq_q > kMaxRows >> packing.log2) {
-    return unsupported(name + " serves at most " + number(kMaxRows) +
-                       " query rows of heads that share tiles, not " + number(packing.pack()) +
-                       " * " + number(p.seq_q));
   }
   if (p.pages.block_table == nullptr) return {};
   constexpr int kSwizzleRows = 8;  // a box lies where its swizzle begins
@@ -153,6 +155,7 @@ Status supports(const TileShape& shape, const Problem& p, const Device& device) 
   if (Status s = check_map(name, "k", p.k, false, p, p.heads_kv, kv); !s.ok()) return s;
   if (Status s = check_map(name, "v", p.v, transposed, p, p.heads_kv, kv); !s.ok()) return s;
   if (Status s = check_sizes(name, p, shape.config); !s.ok()) return s;
+  if (Status s = check_packing(name, p, shape.config); !s.ok()) return s;
   return shape.config.ragged ? check_ragged(name, p, shape.config) : Status{};
 }
 

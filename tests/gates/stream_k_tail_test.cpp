@@ -134,6 +134,25 @@ TEST_P(StreamKTail, CausalTilesOfDifferentLengths) {
   }
 }
 
+// Of a KV head, whose query heads may share the tile that blocks share.
+TEST_P(StreamKTail, TilesOfSeveralHeads) {
+  if (!ready_ || !shares()) return;
+  for (const int head_dim : {64, 128, 256}) {
+    for (const auto& [heads_q, heads_kv, seq_q, seq_kv, mask] :
+         {std::tuple{8, 1, 37, 700, Mask::kCausal},
+          {4, 1, 50, 900, Mask::kNone},
+          {12, 2, 70, 300, Mask::kCausal}}) {
+      SCOPED_TRACE(testing::Message()
+                   << heads_q << " heads, " << seq_q << " x " << seq_kv << ", " << head_dim);
+      reference::Shape shape = make_shape(1, heads_q, seq_q, seq_kv, head_dim);
+      shape.heads_kv = heads_kv;
+      shape.mask = mask;
+      shape.name += "_of_" + std::to_string(heads_kv) + "_" + name_of(mask);
+      expect_pass_or_known_decline(variant(), shape, 85, device_);
+    }
+  }
+}
+
 // Else the tests above would test nothing.
 TEST_P(StreamKTail, ThePlanSaysWhatWorkspaceItNeeds) {
   if (!ready_) return;

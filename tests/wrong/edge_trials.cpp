@@ -37,6 +37,11 @@ void add_edge_trials(std::vector<Trial>& trials) {
   CheckOptions budgets;
   budgets.padded = true;
   budgets.budgets_only = true;
+  // Rows of four heads in three tiles, which blocks share.
+  trials.push_back(
+      edited("grouped_4x160x470",
+             trial_of("", shape_of("normal", {1, 4, 1, 160, 470}, Mask::kCausal), budgets),
+             vary_descales));
   CheckOptions unused = budgets;
   unused.edit = [](Problem& p) { p.k.stride_seq = p.v.stride_seq = 7; };  // of one key
   trials.push_back(trial_of("unused_strides_20x1", shape_of("uniform", {1, 2, 2, 20, 1}), unused));

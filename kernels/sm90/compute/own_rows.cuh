@@ -24,7 +24,7 @@ struct OwnRows : Rings<T> {
 
   /// What raw scores of the lane's rows are multiplied by, in units of log2(e).
   GPU_FN float scale_of(const Work& work) const {
-    if constexpr (T::kRagged) {
+    if constexpr (T::kPacks) {
       return score_scale_of_row(p, work, first_row_of_lane(work));
     } else if constexpr (T::kBlockScales) {
       // Of the first block of keys: all have its sign.
@@ -47,10 +47,10 @@ struct OwnRows : Rings<T> {
     if constexpr (!T::kBlockScales) rows.scale = attention::score_factor(scale);
     if constexpr (T::kRecallsScale) kept_scale() = rows.scale;
     bool negative = scale < 0.0F;
-    if constexpr (T::kRagged) negative = gpu::any_lane(negative);
+    if constexpr (T::kPacks) negative = gpu::any_lane(negative);
     if (negative) unmasked = kNegated;
   }
-  /// With Config::ragged a lane's scale is its own, and the loop over keys has no register for it;
+  /// With Config::packs() a lane's scale is its own, and the loop over keys has no register for it;
   /// with Config::block_scales it is the tile's.
   GPU_FN void recall_scale() {
     if constexpr (T::kRecallsScale) rows.scale = kept_scale();
@@ -60,7 +60,7 @@ struct OwnRows : Rings<T> {
   }
   /// The first of the lane's two rows; the other is 8 below.
   GPU_FN int first_row_of_lane(const Work& work) const {
-    if constexpr (T::kRagged) return first_row_of_thread<T>(work.first_row);
+    if constexpr (T::kPacks) return first_row_of_thread<T>(work.first_row);
     return work.first_row + row_group * kWarpgroupRows + gpu::warp_idx() % kWarpgroupWarps * 16 +
            lane_of_thread<T>() / 4;
   }
@@ -82,7 +82,7 @@ struct OwnRows : Rings<T> {
   }
   /// Scores of rows whose scale is negative change their sign.
   GPU_FN void negate(Scores& s) const {
-    if constexpr (T::kRagged) {
+    if constexpr (T::kPacks) {
       const Work work = work_again();
       if (!(score_scale_of_row(p, work, first_row_of_lane(work)) < 0.0F)) return;
     }
@@ -129,7 +129,7 @@ struct OwnRows : Rings<T> {
     }
   }
   GPU_FN volatile float& kept_scale() const {
-    return sm.ragged.scales[pinned(gpu::thread_idx()) - kWarpgroupThreads];
+    return sm.lane_scales.of_lane[pinned(gpu::thread_idx()) - kWarpgroupThreads];
   }
 };
 

@@ -24,6 +24,16 @@ GPU_FN void load_rows(TileType& tile, const gpu::TensorMap& map, gpu::MBarrier& 
                      at.batch);
   }
 }
+/// A tile of queries, the rows of all heads that share it, from query `query` on.
+template <class Queries>
+GPU_FN void load_packed(Queries& tile, const Params& p, gpu::MBarrier& full, const Work& work,
+                        int query) {
+#pragma unroll
+  for (int i = 0; i < Queries::kPanels; ++i) {
+    gpu::tma_load_4d(tile.bytes[i], p.q, full, i * Queries::kPanelBytes, p.q_steps.head * work.head,
+                     query, p.q_steps.batch * work.batch);
+  }
+}
 /// A tile of a V that comes transposed, panel by panel, from dim `first_dim` on.
 template <class Values>
 GPU_FN void load_transposed_values(Values& to, const gpu::TensorMap& map, gpu::MBarrier& full,

@@ -110,8 +110,12 @@ struct Loader {
     work_tile_start = tiles_before;
     const int slot = slot_of<T::kQueryStages>(work_tiles_before++);
     gpu::mbarrier_arrive_expect_tx(sm.query_full[slot], sizeof(sm.queries[0]));
-    load_rows(sm.queries[slot], p.q, sm.query_full[slot], work.first_row,
-              place(p.q_steps, work.head, work.batch));
+    if constexpr (T::kPacks) {
+      load_packed(sm.queries[slot], p, sm.query_full[slot], work, query_of_row(p, work.first_row));
+    } else {
+      load_rows(sm.queries[slot], p.q, sm.query_full[slot], work.first_row,
+                place(p.q_steps, work.head, work.batch));
+    }
   }
   GPU_FN void load_values(int tile, const MapPlace& at) {
     gpu::MBarrier& full = sm.staging_full[staging.slot];

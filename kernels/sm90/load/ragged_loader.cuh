@@ -93,12 +93,7 @@ struct RaggedLoader {
     const int slot = slot_of<T::kQueryStages>(told_as(nth).with_keys);
     const int query = work.sequence.first_query + query_of_row(p, work.first_row);
     gpu::mbarrier_arrive_expect_tx(sm.query_full[slot], sizeof(Queries));
-#pragma unroll
-    for (int i = 0; i < Queries::kPanels; ++i) {
-      gpu::tma_load_4d(sm.queries[slot].bytes[i], p.q, sm.query_full[slot],
-                       i * Queries::kPanelBytes, p.q_steps.head * work.head, query,
-                       p.q_steps.batch * work.batch);
-    }
+    load_packed(sm.queries[slot], p, sm.query_full[slot], work, query);
   }
   /// Keys that the sequence has from tile `tile` on.
   GPU_FN int keys_left(unsigned nth, int tile) const {

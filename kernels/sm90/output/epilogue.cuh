@@ -147,7 +147,7 @@ struct Epilogue {
     if constexpr (T::kRagged) {
       return end_of_rows<T>(p, told_to_warp(sm).work);
     } else {
-      return p.seq_q;
+      return rows_of_head<T>(p);
     }
   }
   GPU_FN void store_lse(const Held& held, const Rows& rows) const {
@@ -166,12 +166,12 @@ struct Epilogue {
                                                          told_to_warp(sm).work.sequence,
                                                          p.heads_q.value, held.batch, head);
     } else {
-      return lse_index(p, held.batch, held.head, row);
+      return lse_index<T>(p, held.batch, held.head, row);
     }
   }
   /// From Held::o, which is the warp's first row, or the sequence's, to the lane's row.
   GPU_FN std::int64_t offset_of_row(const Held& held, int h) const {
-    if constexpr (T::kRagged) {
+    if constexpr (T::kPacks) {
       const int row = first_row_of_thread<T>(held.first_row) + 8 * h;
       return query_of_row(p, row) * p.o_strides.seq + head_of_row(p, row) * p.o_strides.head;
     } else {

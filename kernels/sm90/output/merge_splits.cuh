@@ -35,13 +35,15 @@ GPU_FN WarpSplitOf<T>& warp_split(const Params& p, int split, int warp) {
 }
 
 /// One for all kernels of a head dim with so many row groups and KV splits. With kScaled, m is in
-/// units of log2(e), and O has been multiplied by V's descale (Config::block_scales).
-template <int kDim, int kGroups, int kSplits, bool kScaled>
+/// units of log2(e), and O has been multiplied by V's descale (Config::block_scales). With
+/// kPackedGqa, heads share tiles (Config::packed_gqa).
+template <int kDim, int kGroups, int kSplits, bool kScaled, bool kPackedGqa>
 struct MergeSplits {
   struct T {
     static constexpr int kHeadDim = kDim;
     static constexpr int kRowGroups = kGroups;
     static constexpr int kKvSplits = kSplits;
+    static constexpr bool kPacks = kPackedGqa;
     static constexpr int kTileM = kGroups * kWarpgroupRows;
     static constexpr int kConsumerWarps = kGroups * kSplits * kWarpgroupWarps;
   };
@@ -75,11 +77,16 @@ struct MergeSplits {
     const int work_tile = p.work_tiles - p.schedule.tail_work_tiles + in_tail;
     const Work work = rows_of<T>(p, place_of_work_tile(p, work_tile));
     const int warp_row = work.first_row + row_of_warp<T>(warp);
-    if (first == end || warp_row >= p.seq_q) return;
+    const int rows_end = rows_of_head<T>(p);
+    if (first == end || warp_row >= rows_end) return;
 
-    Rows rows = kScaled ? rows_of_scaled_max() : Rows{};
-    if constexpr (!kScaled) rows.scale = attention::score_factor(score_scale(p, work));
     const int lane = gpu::lane_idx();
+    Rows rows = kScaled ? rows_of_scaled_max() : Rows{};
+    if constexpr (kPackedGqa) {
+      rows.scale = attention::score_factor(score_scale_of_row(p, work, warp_row + lane / 4));
+    } else if constexpr (!kScaled) {
+      rows.scale = attention::score_factor(score_scale(p, work));
+    }
     float o[4 * kUnits] = {};
 #pragma unroll 4
     for (int i = first; i < end; ++i) {
@@ -112,14 +119,15 @@ struct MergeSplits {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = warp_row + lane / 4 + 8 * h;
+      const int head = kPackedGqa ? work.head + head_of_row(p, row) : work.head;
       std::uint16_t* const to =
-          attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides, work.batch,
-                                 work.head, row) +
+          attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides, work.batch, head,
+                                 kPackedGqa ? query_of_row(p, row) : row) +
           (column + first_column<kUnits>(lane % 4)) / attention::elements_of_word(p.output);
-      store_columns<kUnits>(o, h, output_scale(rows, h, descale), lane % 4, p.output, row < p.seq_q,
-                            to);
-      if (column == 0 && p.lse != nullptr && lane % 4 == 0 && row < p.seq_q) {
-        p.lse[lse_index(p, work.batch, work.head, row)] = log_sum_exp(rows, h);
+      store_columns<kUnits>(o, h, output_scale(rows, h, descale), lane % 4, p.output,
+                            row < rows_end, to);
+      if (column == 0 && p.lse != nullptr && lane % 4 == 0 && row < rows_end) {
+        p.lse[lse_index<T>(p, work.batch, work.head, row)] = log_sum_exp(rows, h);
       }
     }
   }

@@ -36,9 +36,9 @@ struct OrderSequences {
         const bool bad = own.sequence.bad_queries || own.sequence.bad_keys;
         if (bad && ragged.fault != nullptr) gpu::atomic_max_relaxed(ragged.fault, 1);
         constexpr int kTileM = Traits<Tag>::kTileM;
-        own.row_tiles = ((own.sequence.queries << ragged.pack_log2) + kTileM - 1) / kTileM;
+        own.row_tiles = ((own.sequence.queries << p.packed.log2) + kTileM - 1) / kTileM;
         sm.keys[thread] = own.sequence.keys;
-        sm.work_tiles[thread] = own.row_tiles * ragged.heads.value;
+        sm.work_tiles[thread] = own.row_tiles * p.packed.heads.value;
       }
       gpu::sync_block();
       int rank = first;

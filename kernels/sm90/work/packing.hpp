@@ -15,7 +15,7 @@ namespace fp8_sdpa::sm90 {
 struct Packing {
   int tile_m;
   int log2;
-  int heads;  ///< of a sequence's work tiles: heads_q >> log2
+  int heads;  ///< of a batch's or a sequence's work tiles: heads_q >> log2
 
   int pack() const { return 1 << log2; }
   std::int64_t row_tiles(std::int64_t queries) const {
@@ -32,7 +32,7 @@ inline std::int64_t mean_queries(const Problem& p) {
 inline Packing packing_of(const Config& config, const Problem& p) {
   constexpr int kMostLog2 = 3;
   Packing best{config.tile_m(), 0, p.heads_q};
-  if (!config.ragged || p.q.stride_head == 0) return best;
+  if (!config.packs() || p.q.stride_head == 0) return best;
   const auto work_tiles = [&](const Packing& packing) {
     return packing.heads * packing.row_tiles(mean_queries(p));
   };

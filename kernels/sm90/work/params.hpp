@@ -44,10 +44,14 @@ struct RaggedParams {
   attention::Divisor page_size;
   int box_keys;  ///< of a box of K or V
   int batch;
-  int pack_log2;             ///< of the heads that share tiles: a row is query * heads + head
-  attention::Divisor heads;  ///< of a sequence's work tiles: packing.hpp
-  std::uint32_t* fault;      ///< or null
-  RaggedSequence* order;     ///< in the workspace: batch of them, and where work tiles end
+  std::uint32_t* fault;   ///< or null
+  RaggedSequence* order;  ///< in the workspace: batch of them, and where work tiles end
+};
+
+/// With Config::packs(): query heads that share the rows of a tile, packing.hpp.
+struct PackedHeads {
+  int log2;                  ///< of their number: a row is query * heads + head
+  attention::Divisor heads;  ///< of a batch's, or of a sequence's, work tiles
 };
 
 struct Params {
@@ -85,6 +89,7 @@ struct Params {
   /// With Config::block_scales: descales of a head of Q, and of K and of V; one, of all its rows,
   /// or one a block.
   int q_descales, kv_descales;
+  PackedHeads packed;
 };
 
 /// What a block does at one step: KV tiles [first_tile, end_tile) of a work tile.
@@ -100,13 +105,12 @@ struct TileRange {
 
 /// One work tile, as this block sees it.
 struct Work {
-  int batch, head, kv_head;
+  int batch, head, kv_head;  ///< head: the first of those that share rows
   int first_row;
   int tiles;       ///< KV tiles of this block, of those that any row of the work tile sees
   int last_tile;   ///< the last of them
   int first_tile;  ///< the first tile of the tile range
-  /// With Config::ragged. `head` is the first of those that share rows.
-  attention::Sequence sequence;
+  attention::Sequence sequence;  ///< with Config::ragged
 };
 
 }  // namespace fp8_sdpa::sm90

@@ -6,19 +6,14 @@
 // counts anything down. A work tile is whole: a row's bits depend on its own sequence alone. The
 // producer's loader finds them, a work tile ahead, and tells the consumers (RaggedState).
 //
-// Query heads of a KV head may share a tile (packed GQA, packing.hpp): its rows are ordered by
-// query, then by head.
+// Query heads of a KV head may share a tile: packed_rows.cuh.
 #pragma once
 
-#include "sm90/work/params.hpp"
+#include "sm90/work/packed_rows.cuh"
 
 namespace fp8_sdpa::sm90 {
 
 inline namespace GPU_BACKEND {
-
-GPU_FN int query_of_row(const Params& p, int row) { return row >> p.ragged.pack_log2; }
-/// Of those that share the tile.
-GPU_FN int head_of_row(const Params& p, int row) { return row & ((1 << p.ragged.pack_log2) - 1); }
 
 /// Keys that row `row` of a sequence sees: those below this.
 GPU_FN int key_limit_of_row(const Params& p, const attention::Sequence& sequence, int row) {
@@ -54,17 +49,17 @@ GPU_FN Work locate_ragged(const Params& p, int work_tile, int rank) {
   const int nth = work_tile - found.first_work_tile;
   int tile, nth_head;
   if (p.causal) {
-    tile = attention::quotient(nth, ragged.heads);
-    nth_head = nth - tile * ragged.heads.value;
+    tile = attention::quotient(nth, p.packed.heads);
+    nth_head = nth - tile * p.packed.heads.value;
     tile = found.row_tiles - 1 - tile;
   } else {
     nth_head = nth / found.row_tiles;
     tile = nth - nth_head * found.row_tiles;
   }
-  work.head = nth_head << ragged.pack_log2;
+  work.head = nth_head << p.packed.log2;
   work.kv_head = attention::quotient(work.head, p.group);
   work.first_row = tile * T::kTileM;
-  const int rows = work.sequence.queries << ragged.pack_log2;
+  const int rows = work.sequence.queries << p.packed.log2;
   const int end = work.first_row + T::kTileM;
   const int seen = key_limit_of_row(p, work.sequence, (end < rows ? end : rows) - 1);
   work.tiles = (seen + T::kTileN - 1) / T::kTileN;
@@ -85,13 +80,6 @@ GPU_FN Work same_in_all(const Work& x) {
   work.sequence.first_key = same_in_all(x.sequence.first_key);
   work.sequence.keys = same_in_all(x.sequence.keys);
   return work;
-}
-
-/// What raw scores of a row are multiplied by, in units of log2(e).
-GPU_FN float score_scale_of_row(const Params& p, const Work& work, int row) {
-  const int head = work.head + head_of_row(p, row);
-  return p.descale_q[work.batch * p.heads_q.value + head] *
-         p.descale_k[work.batch * p.heads_kv + work.kv_head] * p.softmax_scale_log2;
 }
 
 }  // namespace GPU_BACKEND

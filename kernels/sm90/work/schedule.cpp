@@ -80,21 +80,21 @@ class Dealer {
 
 }  // namespace
 
-std::vector<std::int64_t> pass_sizes(const Problem& p, Backend backend) {
+std::vector<std::int64_t> pass_sizes(const Problem& p, int heads, Backend backend) {
   // Most of the L2 cache of an H100 or H200; on the host executor so little that small problems too
   // have several passes.
   const std::int64_t bytes = backend == Backend::kDevice ? 32 << 20 : 64 << 10;
   const std::int64_t kv_head = 2 * p.seq_kv * p.head_dim;
-  const std::int64_t most = std::max<std::int64_t>(1, bytes / kv_head) * (p.heads_q / p.heads_kv);
-  const std::int64_t pairs = std::int64_t{p.batch} * p.heads_q;
+  const std::int64_t most = std::max<std::int64_t>(1, bytes / kv_head) * (heads / p.heads_kv);
+  const std::int64_t pairs = std::int64_t{p.batch} * heads;
   const std::int64_t fewest = (pairs + most - 1) / most;
   if (fewest == 1) return {pairs};
   std::vector<std::int64_t> sizes;
   constexpr int kSteps = 4;  // up to twice as many passes
   for (int step = 0; step <= kSteps; ++step) {
     const std::int64_t passes = fewest + fewest * step / kSteps;
-    const std::int64_t heads = (pairs + passes - 1) / passes;
-    if (sizes.empty() || heads < sizes.back()) sizes.push_back(heads);
+    const std::int64_t in_pass = (pairs + passes - 1) / passes;
+    if (sizes.empty() || in_pass < sizes.back()) sizes.push_back(in_pass);
   }
   return sizes;
 }

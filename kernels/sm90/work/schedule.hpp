@@ -54,8 +54,9 @@ struct Makespan {
 };
 
 /// Work tiles come in passes of so many (batch, head) pairs each, few enough for their K and V to
-/// stay in the L2 cache. The sizes that they may have, the largest first.
-std::vector<std::int64_t> pass_sizes(const Problem& problem, Backend backend);
+/// stay in the L2 cache. The sizes that they may have, the largest first. `heads` are a batch's, of
+/// which those that share tiles are one.
+std::vector<std::int64_t> pass_sizes(const Problem& problem, int heads, Backend backend);
 /// Of these sizes the one whose schedule ends first, and that schedule; of equal ones the smallest.
 struct Passes {
   std::int64_t heads = 0;

@@ -16,11 +16,11 @@ namespace fp8_sdpa::sm90 {
 
 inline namespace GPU_BACKEND {
 
-/// Keys that query row `row` sees: those below this.
-GPU_SHARED_FN int key_limit(const Params& p, int row) {
+/// Keys that query `query` sees: those below this.
+GPU_SHARED_FN int key_limit(const Params& p, int query) {
   if (!p.causal) return p.seq_kv;
-  // Rows near the ends of int cannot overflow: seq_q and seq_kv are below 2^30.
-  const int limit = row + 1 + p.seq_kv - p.seq_q;
+  // Queries near the ends of int cannot overflow: seq_q and seq_kv are below 2^30.
+  const int limit = query + 1 + p.seq_kv - p.seq_q;
   return limit < 0 ? 0 : limit > p.seq_kv ? p.seq_kv : limit;
 }
 
@@ -50,11 +50,24 @@ template <class T>
 GPU_SHARED_FN int tiles_of_keys(const Params& p) {
   return (p.seq_kv + T::kTileN - 1) / T::kTileN;
 }
+/// Rows of a head, or of the heads that share tiles.
+template <class T>
+GPU_SHARED_FN int rows_of_head(const Params& p) {
+  if constexpr (T::kPacks) return p.seq_q << p.packed.log2;
+  return p.seq_q;
+}
+/// Keys that row `row` of those sees: those below this.
+template <class T>
+GPU_SHARED_FN int key_limit_of(const Params& p, int row) {
+  if constexpr (T::kPacks) return key_limit(p, query_of_row(p, row));
+  return key_limit(p, row);
+}
 /// KV tiles that any row of a tile of rows sees.
 template <class T>
 GPU_SHARED_FN int tiles_seen(const Params& p, int tile) {
   const int end = (tile + 1) * T::kTileM;
-  return (key_limit(p, (end < p.seq_q ? end : p.seq_q) - 1) + T::kTileN - 1) / T::kTileN;
+  const int rows = rows_of_head<T>(p);
+  return (key_limit_of<T>(p, (end < rows ? end : rows) - 1) + T::kTileN - 1) / T::kTileN;
 }
 
 /// The same number, found where the compiler cannot see it: what follows from it is computed again
@@ -123,8 +136,10 @@ GPU_FN bool is_cut(const Params& p, const TileRange& range) {
 template <class T>
 GPU_FN Work rows_of(const Params& p, const WorkTilePlace& place) {
   Work work{};
-  work.batch = attention::quotient(place.batch_head, p.heads_q);
-  work.head = place.batch_head - work.batch * p.heads_q.value;
+  const attention::Divisor& heads = T::kPacks ? p.packed.heads : p.heads_q;
+  work.batch = attention::quotient(place.batch_head, heads);
+  work.head = place.batch_head - work.batch * heads.value;
+  if constexpr (T::kPacks) work.head <<= p.packed.log2;
   work.kv_head = attention::quotient(work.head, p.group);
   work.first_row = place.tile * T::kTileM;
   return work;
@@ -145,13 +160,13 @@ GPU_FN Work locate(const Params& p, const TileRange& range) {
 template <class T>
 GPU_FN int key_limit(const Params& p, const Work& work, int row) {
   if constexpr (T::kRagged) return key_limit_of_row(p, work.sequence, row);
-  return key_limit(p, row);
+  return key_limit_of<T>(p, row);
 }
 /// Rows of the work tile's sequence and head, or of those that share its tiles.
 template <class T>
 GPU_FN int end_of_rows(const Params& p, const Work& work) {
-  if constexpr (T::kRagged) return work.sequence.queries << p.ragged.pack_log2;
-  return p.seq_q;
+  if constexpr (T::kRagged) return work.sequence.queries << p.packed.log2;
+  return rows_of_head<T>(p);
 }
 
 /// What raw scores of a work tile are multiplied by, in units of log2(e).

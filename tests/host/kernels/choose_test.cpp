@@ -304,6 +304,25 @@ TEST(Choose, FewQueriesOnManyKeysAreDecodes) {
   EXPECT_EQ(taken(1, 1, 8, 65536, 128), Family::kSm90);
 }
 
+// Where rows of one head would leave much of a tile empty, and the price of a row's own scale is
+// less; not where they would not, or where there is one head.
+TEST(Choose, FewQueriesOfGroupedHeadsShareTiles) {
+  const auto taken = [](int heads_q, int heads_kv, std::int64_t seq_q, std::int64_t keys) {
+    Problem p = problem_of({1, heads_kv, keys, 128});
+    p.heads_q = heads_q;
+    p.seq_q = seq_q;
+    p.q.stride_seq = p.o.stride_seq = 128;
+    p.q.stride_head = p.o.stride_head = seq_q * 128;
+    p.q.stride_batch = p.o.stride_batch = p.heads_q * seq_q * 128;
+    return chosen(p)->name;
+  };
+  EXPECT_EQ(taken(32, 8, 128, 32768), "sm90_packed_gqa");
+  EXPECT_EQ(taken(32, 8, 64, 16384), "sm90_packed_gqa");
+  EXPECT_EQ(taken(64, 8, 32, 8192), "sm90_packed_gqa");
+  EXPECT_NE(taken(8, 8, 128, 32768), "sm90_packed_gqa");
+  EXPECT_EQ(taken(32, 8, 192 * 20, 192 * 20), "sm90_ping_pong");
+}
+
 TEST(Choose, OnOtherDevicesSm80IsTakenWhereItServes) {
   for (const int sm_version : {80, 86, 89, 100}) {
     for (const std::int64_t seq : {32, 4096}) {

@@ -53,6 +53,8 @@ TEST(Choose, PredictionsAreThoseOfTheCostModel) {
       {"sm90_block_scales_d64_rounded", 28.84, 18.72},
       {"sm90_block_scales_d128_rounded", 43.30, 29.17},
       {"sm90_block_scales_d256_rounded", 62.09, 40.79},
+      {"sm90_packed_gqa_d64_rounded", 29.33, 19.00},
+      {"sm90_packed_gqa_d128_rounded", 43.06, 29.01},
       {"sm90_ragged_d64_rounded", 33.56, 22.84},
       {"sm90_ragged_d128_rounded", 54.35, 35.51},
       {"sm90_ragged_d256_rounded", 64.30, 44.60},

@@ -134,7 +134,7 @@ TEST(Passes, AreOfHeadsWhoseKeysAndValuesFitTheCache) {
     p.seq_q = 4096;
     p.seq_kv = seq_kv;
     p.head_dim = head_dim;
-    return pass_sizes(p, Backend::kDevice);
+    return pass_sizes(p, p.heads_q, Backend::kDevice);
   };
   EXPECT_EQ(sizes(8, 8, 8, 4096, 256), (Sizes{16, 13, 11, 10, 8}));  // 2 MB a head
   EXPECT_EQ(sizes(1, 16, 16, 4096, 256), (Sizes{16}));
@@ -163,6 +163,7 @@ TEST(Passes, AreThoseThatEndFirstTheSmallestOfEqualOnes) {
 
 struct Tile {
   static constexpr int kTileM = 64, kTileN = 48;
+  static constexpr bool kPacks = false;
 };
 
 // Tiles behind what a work tile's last row sees would change nothing but the time.
