@@ -267,16 +267,7 @@ std::string explain(const TorchTensor& q, const TorchTensor& k, const TorchTenso
   if (!codes) {
     const UnquantisedProblem problem = unquantised(
         call, {.rotate = true, .smooth = true, .seed = 0, .blocks = blocks, .int8 = int8});
-    const Plan& attention = plans.plan_of(problem, place.device(), plan_options).attention();
-    if (int8) {
-      return attention.explain() +
-             "\nbefore it: Q and K are quantised to int8, a scale per (batch, head); V is as it is";
-    }
-    return attention.explain() + "\nbefore it: Q, K and V are quantised to E4M3, a scale per " +
-           (attention.problem().descales.granularity == Granularity::kBlock
-                ? "block of " + std::to_string(kQueriesOfBlock) + " queries and of " +
-                      std::to_string(kKeysOfBlock) + " keys"
-                : "(batch, head)");
+    return plans.plan_of(problem, place.device(), plan_options).explain();
   }
   const std::int64_t heads = std::int64_t{call.problem.batch} * call.problem.heads_q;
   const TorchTensor descales = empty(q, {heads}, ScalarType::Float);  // not read

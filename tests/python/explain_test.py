@@ -1,9 +1,11 @@
 """fp8_sdpa.explain(): what runs, and why; what is remembered of it."""
 
 import concurrent.futures
+import re
 
 import fp8_sdpa
 import pytest
+import torch
 from conftest import E4M3, E5M2, problem
 
 
@@ -13,15 +15,44 @@ def test_explain_says_what_runs(device):
     assert lines[0].split(":")[0].startswith("sm")
     assert ("host executor" in lines[1]) == (device == "cpu")
     assert any(line.startswith("multiplies on: FP8 tensor cores") for line in lines)
-    assert lines[-1].startswith("before it: Q, K and V are quantised to E4M3")
+    assert lines[-2].startswith("before it: Q, K and V are quantised to E4M3")
     fp8 = fp8_sdpa.explain(*(x.to(E4M3) for x in (q, k, v))).splitlines()
-    assert fp8 == lines[:-1]
+    assert fp8 == lines[:-2]
     assert fp8_sdpa.explain(q, k, v, granularity="head", causal=True).splitlines() != lines
     of_lse = {"granularity": "head", "return_lse": True}
     assert fp8_sdpa.explain(q, k, v, **of_lse).splitlines() == lines
     assert fp8_sdpa.explain(q, k, v, **of_lse, exact_lse=True).splitlines() != lines
     with pytest.raises(ValueError, match="different lengths"):
         fp8_sdpa.explain(q, k, v[:, :, :9])
+
+
+def expected(text):
+    """The last error that explain() says, as a part of O."""
+    return float(re.findall(r"^error to expect.*: ([0-9.e-]+) % of O", text, re.MULTILINE)[-1]) / 100
+
+
+def exact(q, k, v):
+    return torch.nn.functional.scaled_dot_product_attention(*(x.double() for x in (q, k, v)))
+
+
+def error(out, right):
+    return float((out.double() - right).norm() / right.norm())
+
+
+@pytest.mark.parametrize("options", [{}, {"granularity": "head"}, {"precision": "int8"}])
+def test_explain_says_the_error_of_normal_tensors(device, options):
+    q, k, v = problem(device, heads=2, heads_kv=2, seq_q=256, seq_kv=1024)
+    out = fp8_sdpa.attention(q, k, v, **options)
+    says = expected(fp8_sdpa.explain(q, k, v, **options))
+    assert 0.8 < error(out, exact(q, k, v)) / says < 1.2
+
+
+@pytest.mark.parametrize("seq_kv", [128, 1024])
+def test_explain_says_the_error_of_codes(device, seq_kv):
+    q, k, v = (x.to(E4M3) for x in problem(device, heads=2, heads_kv=2, seq_q=256, seq_kv=seq_kv))
+    out = fp8_sdpa.attention_fp8(q, k, v)
+    says = expected(fp8_sdpa.explain(q, k, v))
+    assert 0.8 < error(out, exact(q, k, v)) / says < 1.2
 
 
 def test_choices_are_remembered_for_what_they_depend_on(device):

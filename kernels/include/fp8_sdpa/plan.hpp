@@ -66,9 +66,12 @@ class Plan {
   /// kWorkspaceAlignment: for the parts of query tiles that blocks share, and for V where it is
   /// transposed once for all blocks. Often 0; always 0 but for sm90.
   std::size_t workspace_bytes() const { return state_.workspace_bytes; }
+  /// What rounding P and O costs beside exact attention of the same codes: root mean square, as a
+  /// part of O's, where V has no mean and many keys carry a row.
+  double expected_error() const;
   /// For people, a line for each: the variant; its device; whether FP8 tensor cores multiply; the
-  /// workspace; on sm_90 and the host executor the time predicted for it and for the others that
-  /// serve the problem; why the other families do not serve it.
+  /// error to expect; the workspace; on sm_90 and the host executor the time predicted for it and
+  /// for the others that serve the problem; why the other families do not serve it.
   std::string explain() const;
 
  private:

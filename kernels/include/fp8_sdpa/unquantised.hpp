@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "fp8_sdpa/device.hpp"
 #include "fp8_sdpa/plan.hpp"
@@ -58,6 +59,11 @@ class UnquantisedPlan {
   /// Bytes of device memory that forward() needs beside the tensors, aligned to
   /// kWorkspaceAlignment: Q, K and V as codes, and what their kernels need.
   std::size_t workspace_bytes() const { return workspace_bytes_; }
+  /// Plan::expected_error() with what quantisation adds, beside exact attention of the tensors as
+  /// they are: of normal inputs, whose scores have a standard deviation of 1 (in natural logs).
+  double expected_error() const;
+  /// Plan::explain() of attention(), and lines for what runs before it and the error of both.
+  std::string explain() const;
 
  private:
   friend Result<UnquantisedPlan> plan(const UnquantisedProblem&, const Device&, const Variant*,

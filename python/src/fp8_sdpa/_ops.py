@@ -366,8 +366,9 @@ def explain(
     Of attention_fp8() where q is FP8; `granularity` is then that of its descales, "auto" for "head", and
     `precision` is not looked at.
 
-    Whether FP8 tensor cores multiply, the time predicted for it and for the others, the workspace,
-    and why the other families of kernels do not serve. Nothing is launched.
+    Whether FP8 tensor cores multiply, the error to expect (of normal inputs: root mean square, as a
+    part of the output's), the time predicted for it and for the others, the workspace, and why the
+    other families of kernels do not serve. Nothing is launched.
 
     Raises: as attention().
     """

@@ -42,13 +42,14 @@ TEST(Explain, NamesTheVariantTheDeviceAndTheWorkspace) {
   const Result<Plan> made = plan(problem, host_executor());
   ASSERT_TRUE(made.ok());
   const std::vector<std::string> lines = lines_of(problem, host_executor());
-  ASSERT_GE(lines.size(), 4U);
+  ASSERT_GE(lines.size(), 5U);
   EXPECT_EQ(lines[0],
             std::string(made->variant_name()) + ": " + std::string(made->variant().summary));
   EXPECT_EQ(lines[1],
             "device: host executor, sm_90 played on the CPU by the host executor: right, and slow");
   EXPECT_EQ(lines[2], "multiplies on: FP8 tensor cores (wgmma)");
-  EXPECT_EQ(lines[3], "workspace: " + std::to_string(made->workspace_bytes()) + " bytes");
+  EXPECT_EQ(lines[3], "error to expect: 2.7 % of O, beside exact attention of these codes");
+  EXPECT_EQ(lines[4], "workspace: " + std::to_string(made->workspace_bytes()) + " bytes");
   // Of the other families each has one that serves this.
   EXPECT_EQ(std::ranges::count_if(
                 lines, [](const std::string& line) { return line.starts_with("declined:"); }),
