@@ -9,12 +9,18 @@ namespace fp8_sdpa::bench {
 
 std::span<const GoalSize> goal_sizes() {
   static constexpr GoalSize kGoals[] = {
-      {"d64_4k", 4, 16, 4096, 64},     {"d64_16k", 1, 16, 16384, 64},
-      {"d128_2k", 8, 16, 2048, 128},   {"d128_8k", 2, 16, 8192, 128},
-      {"d128_16k", 1, 16, 16384, 128}, {"d256_4k", 4, 8, 4096, 256},
-      {"d256_16k", 1, 8, 16384, 256},  {"small", 1, 1, 32, 64},
-      {"mission", 1, 8, 512, 64},      {"long", 1, 8, 2048, 64},
+      {"d64_4k", 4, 16, 4096, 64},
+      {"d64_16k", 1, 16, 16384, 64},
+      {"d128_2k", 8, 16, 2048, 128},
+      {"d128_8k", 2, 16, 8192, 128},
+      {"d128_16k", 1, 16, 16384, 128},
+      {"d256_4k", 4, 8, 4096, 256},
+      {"d256_16k", 1, 8, 16384, 256},
+      {"small", 1, 1, 32, 64},
+      {"mission", 1, 8, 512, 64},
+      {"long", 1, 8, 2048, 64},
       {"batch2", 2, 8, 512, 64},
+      {"chunk_32k", 1, 32, 128, 128, /*heads_kv=*/8, /*seq_kv=*/32768},
   };
   return kGoals;
 }
@@ -23,8 +29,10 @@ reference::Shape shape_of(const GoalSize& goal, Mask mask) {
   reference::Shape shape;
   shape.name = std::string(goal.name) + (mask == Mask::kCausal ? "_causal" : "");
   shape.batch = goal.batch;
-  shape.heads_q = shape.heads_kv = goal.heads;
-  shape.seq_q = shape.seq_kv = goal.seq;
+  shape.heads_q = goal.heads;
+  shape.heads_kv = goal.heads_kv;
+  shape.seq_q = goal.seq;
+  shape.seq_kv = goal.seq_kv;
   shape.head_dim = goal.head_dim;
   shape.mask = mask;
   shape.inputs.family = "normal";

@@ -14,12 +14,15 @@
 
 namespace fp8_sdpa::bench {
 
-/// Self-attention of (batch, heads, seq, head_dim), timed without and with the causal mask.
+/// Attention of (batch, heads, seq, head_dim), timed without and with the causal mask. Of keys
+/// there are as many heads and rows as of queries, unless they are named.
 struct GoalSize {
   const char* name;
   int batch, heads;
   std::int64_t seq;
   int head_dim;
+  int heads_kv = heads;
+  std::int64_t seq_kv = seq;
 };
 
 /// Every goal shape: those that ask for throughput first, then those that ask for latency.

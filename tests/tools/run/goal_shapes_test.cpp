@@ -27,7 +27,7 @@ TEST(Cells, AreTheGoalsOnesByName) {
   for (const GoalSize& goal : goal_sizes()) names.insert(goal.name);
   EXPECT_EQ(names,
             (std::set<std::string>{"d64_4k", "d64_16k", "d128_2k", "d128_8k", "d128_16k", "d256_4k",
-                                   "d256_16k", "small", "mission", "long", "batch2"}));
+                                   "d256_16k", "small", "mission", "long", "batch2", "chunk_32k"}));
   EXPECT_EQ(names.size(), goal_sizes().size());
 }
 
@@ -35,8 +35,11 @@ TEST_F(GoalsTool, TheReadmeHasALineForEach) {
   const std::string readme = read(std::string(FP8_SDPA_SOURCE_DIR) + "/benchmarks/README.md");
   for (const GoalSize& goal : goal_sizes()) {
     std::ostringstream line;
-    line << "| `" << goal.name << "` | " << goal.batch << ", " << goal.heads << ", " << goal.seq
-         << ", " << goal.head_dim << " |";
+    const auto of_both = [](std::int64_t queries, std::int64_t keys) {
+      return std::to_string(queries) + (keys == queries ? "" : " / " + std::to_string(keys));
+    };
+    line << "| `" << goal.name << "` | " << goal.batch << ", " << of_both(goal.heads, goal.heads_kv)
+         << ", " << of_both(goal.seq, goal.seq_kv) << ", " << goal.head_dim << " |";
     EXPECT_NE(readme.find(line.str()), std::string::npos) << line.str();
   }
 }
