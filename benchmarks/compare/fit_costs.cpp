@@ -73,6 +73,7 @@ bool parse_shape(const std::string& name, Problem& problem) {
   problem.heads_kv = std::stoi(match[4]);
   problem.seq_q = std::stoll(match[5]);
   problem.seq_kv = std::stoll(match[6]);
+  problem.q.stride_head = problem.seq_q * problem.head_dim;  // not broadcast: heads may share tiles
   problem.mask = match[7].matched ? Mask::kCausal : Mask::kNone;
   return true;
 }
@@ -113,11 +114,19 @@ Result<std::vector<TimedKernel>> read_record(const std::string& text) {
 
 sm90::Cost fit_cost(const std::vector<TimedKernel>& record, std::size_t index) {
   constexpr double kRelative = 0.75;
+  // By how much longer than the fastest a kernel may take to be one that might be chosen.
+  constexpr double kInQuestion = 1.25;
+  std::map<std::string, double> fastest;
+  for (const TimedKernel& timed : record) {
+    double& us = fastest.emplace(timed.shape, timed.us).first->second;
+    us = std::min(us, timed.us);
+  }
   std::vector<Terms> terms;
   std::vector<double> us;
   std::vector<double> weights;
   for (const TimedKernel& timed : record) {
     if (timed.kernel != &sm90::kTileShapes[index]) continue;
+    if (timed.us > kInQuestion * fastest[timed.shape]) continue;
     terms.push_back(terms_of(*timed.kernel, timed.problem));
     us.push_back(timed.us);
     weights.push_back(std::pow(timed.us, -kRelative));

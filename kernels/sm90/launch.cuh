@@ -119,10 +119,11 @@ Status prepare_params(const Problem& p, Params& params) {
   const attention::RowsOf kv_rows = attention::rows_of_kv(p);
   const int box_keys = T::kRagged ? keys_of_box(p, T::kTileN) : T::kTileN;
   const Packing packing = packing_of(T::kConfig, p);
-  const int box_queries = T::kTileM >> packing.log2;
-  const MapRequest q{&p.q,      q_rows.seq,    p.head_dim,  p.q.stride_seq,
-                     p.heads_q, q_rows.batch,  box_queries, Shared::Queries::kPanelBytes,
-                     T::kPacks, packing.pack()};
+  // Of a tile where a strip has all heads that share it, else of a strip.
+  const int box_queries = (packing.strips == 1 ? T::kTileM : kStripRows) >> packing.log2;
+  const MapRequest q{&p.q,      q_rows.seq,       p.head_dim,  p.q.stride_seq,
+                     p.heads_q, q_rows.batch,     box_queries, Shared::Queries::kPanelBytes,
+                     T::kPacks, 1 << packing.log2};
   const MapRequest k{&p.k,       kv_rows.seq,   p.head_dim, p.k.stride_seq,
                      p.heads_kv, kv_rows.batch, box_keys,   Keys::kPanelBytes};
   MapRequest v = transposed
@@ -139,7 +140,8 @@ Status prepare_params(const Problem& p, Params& params) {
   if (Status s = encode(k, params.k, params.k_steps); !s.ok()) return s;
   const Status v_encoded = encode(params.v_pairs != 0 ? in_pairs(v) : v, params.v, params.v_steps);
   if (!v_encoded.ok()) return v_encoded;
-  params.packed = {packing.log2, attention::divisor(packing.heads)};
+  params.packed = {packing.group, packing.log2, attention::divisor(packing.strips),
+                   attention::divisor(packing.heads)};
   params.o = p.o.data;
   params.lse = p.lse;
   params.descale_q = p.descales.q;
@@ -198,8 +200,12 @@ template <class T>
 void plan_schedule(const Problem& p, int blocks, bool may_split, Prepared& prepared,
                    std::size_t& workspace_bytes) {
   Params& params = prepared.params;
-  const auto tiles = [&](int work_tile) {
-    return tiles_seen<T>(params, place_of_work_tile(params, work_tile).tile);
+  const auto size = [&](int work_tile) {
+    const int tile = place_of_work_tile(params, work_tile).tile;
+    const int tiles = tiles_seen<T>(params, tile);
+    if (gpu::kBackend == Backend::kHost) return WorkTileSize{tiles};
+    return WorkTileSize{tiles,
+                        part_of_tile(T::kConfig, rows_of_head<T>(params) - tile * T::kTileM)};
   };
   const RangeCosts costs =
       gpu::kBackend == Backend::kDevice ? range_costs(T::kConfig, T::kHeadDim) : RangeCosts{};
@@ -207,8 +213,8 @@ void plan_schedule(const Problem& p, int blocks, bool may_split, Prepared& prepa
   const auto sizes = pass_sizes(p, packing.heads, gpu::kBackend);
   const Passes passes = shortest_passes(sizes, [&](std::int64_t heads) {
     set_passes(p, packing, heads, params);
-    return may_split && T::kMaySplit ? make_schedule(params.work_tiles, blocks, tiles, costs)
-                                     : make_whole_schedule(params.work_tiles, blocks, tiles, costs);
+    return may_split && T::kMaySplit ? make_schedule(params.work_tiles, blocks, size, costs)
+                                     : make_whole_schedule(params.work_tiles, blocks, size, costs);
   });
   set_passes(p, packing, passes.heads, params);
   const Schedule& schedule = params.schedule = passes.makespan.schedule;
@@ -306,11 +312,14 @@ Status launch(const detail::PlanState& state, void* workspace, const gpu::Queue&
   };
   if constexpr (K::T::kMaySplit) {
     using T = typename K::T;
-    using Merge = MergeSplits<T::kHeadDim, T::kRowGroups, T::kKvSplits, T::kScaledMax, T::kPacks>;
-    if (params.schedule.splits() > 0) {
+    const auto merge_after = [&]<int kSharing>() {
+      using Merge =
+          MergeSplits<T::kHeadDim, T::kRowGroups, T::kKvSplits, T::kScaledMax, T::kPacks, kSharing>;
       const dim3 merge_grid(static_cast<unsigned>(Merge::blocks(params.schedule)));
       return gpu::launch_after<Merge>(attention, merge_grid, params, queue);
-    }
+    };
+    if (have_many_splits(params.schedule)) return merge_after.template operator()<4>();
+    if (params.schedule.splits() > 0) return merge_after.template operator()<1>();
   }
   return attention(queue);
 }

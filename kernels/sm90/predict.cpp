@@ -28,40 +28,38 @@ constexpr double kWorkTileUs = 2.0;
 /// measured in pages of 64 and 128 keys, where pages of 16 take all of it.
 constexpr double kOneRowGroup = 0.6;
 constexpr int kLargePage = 64;
-/// Of a KV tile's time, what a consumer warpgroup's share that has no rows does not take.
-constexpr double kNoRows = 0.6;
+/// By how much longer the tiles take where heads share them, under the causal mask; and where all
+/// of a KV head's rows are one warpgroup's, and keys come one tile after the other: seen on an
+/// H200.
+constexpr double kCausalOfShared = 1.04;
+constexpr double kFewRowsOfShared = 1.3;
 
-/// KV tiles of the work tile that is dealt `work tile`-th, longest first; the warpgroups that share
-/// its rows have equally many.
-std::int64_t tiles_of_work_tile(const Config& config, const Problem& p, const Packing& packing,
-                                std::int64_t work_tile) {
+/// The work tile that is dealt `work tile`-th, longest first; the warpgroups that share its rows
+/// have equally many KV tiles.
+WorkTileSize size_of_work_tile(const Config& config, const Problem& p, const Packing& packing,
+                               std::int64_t work_tile) {
   const std::int64_t group_keys = std::int64_t{config.tile_n} * config.kv_splits;
+  const std::int64_t queries = mean_queries(p);
+  const std::int64_t row_tiles = packing.row_tiles(queries);
+  const std::int64_t heads = std::int64_t{p.batch} * packing.heads;
+  // As place_of_work_tile() of work.cuh, in one pass.
+  const std::int64_t tile =
+      p.mask == Mask::kCausal ? row_tiles - 1 - work_tile / heads : work_tile % row_tiles;
   std::int64_t keys = p.seq_kv;
   if (p.mask == Mask::kCausal) {
-    const std::int64_t queries = mean_queries(p);
-    const std::int64_t tile =
-        packing.row_tiles(queries) - 1 - work_tile / (std::int64_t{p.batch} * packing.heads);
-    const std::int64_t end = std::min(queries, (tile + 1) * (packing.tile_m >> packing.log2));
+    const std::int64_t end = std::min(queries, packing.queries_of(tile + 1));
     keys = std::clamp<std::int64_t>(end + p.seq_kv - queries, 0, p.seq_kv);
   }
-  return (keys + group_keys - 1) / group_keys * config.kv_splits;
-}
-
-/// What KV tiles take where heads share tiles and not all consumer warpgroups have rows, as a part
-/// of what they take where all do. The costs of other kernels were fitted without.
-double part_with_rows(const Packing& packing, std::int64_t queries) {
-  if (packing.log2 == 0) return 1.0;
-  const std::int64_t rows = queries << packing.log2;
-  const double groups = static_cast<double>((rows + kWarpgroupRows - 1) / kWarpgroupRows);
-  const double most = static_cast<double>(packing.row_tiles(queries)) *
-                      static_cast<double>(packing.tile_m / kWarpgroupRows);
-  return 1.0 - kNoRows * (1.0 - groups / most);
+  const std::int64_t tiles = (keys + group_keys - 1) / group_keys * config.kv_splits;
+  const double part =
+      config.ragged ? 1.0 : part_of_tile(config, packing.rows(queries) - tile * packing.tile_m);
+  return {static_cast<int>(tiles), part};
 }
 
 /// Of a ragged batch's KV tile, as a part of what one takes that all consumers have rows of.
-double part_of_tile(const Packing& packing, const Problem& p) {
+double part_of_ragged_tile(const Packing& packing, const Problem& p) {
   const bool large = p.pages.block_table == nullptr || p.pages.page_size >= kLargePage;
-  const std::int64_t rows = mean_queries(p) << packing.log2;
+  const std::int64_t rows = packing.rows(mean_queries(p));
   return large && rows <= kWarpgroupRows ? kOneRowGroup : 1.0;
 }
 
@@ -73,20 +71,17 @@ Load load_of(const TileShape& shape, const Problem& p, int sm_count, const PlanO
   // More, which batch_invariant may predict for, are as good as these.
   const std::int64_t work_tiles =
       std::min(kMaxWorkTiles, packing.row_tiles(mean_queries(p)) * p.batch * packing.heads);
-  const auto tiles = [&](int work_tile) {
-    return static_cast<int>(tiles_of_work_tile(config, p, packing, work_tile));
-  };
-  const double part = config.packed_gqa ? part_with_rows(packing, p.seq_q) : 1.0;
-  RangeCosts costs = range_costs(config, p.head_dim);
-  for (double* cost : {&costs.range, &costs.split, &costs.merge}) *cost /= part;  // not of these
+  const auto size = [&](int work_tile) { return size_of_work_tile(config, p, packing, work_tile); };
+  const RangeCosts costs = range_costs(config, p.head_dim);
   const bool may_split = may_share_rows(options) && !config.two_terms && !config.ragged;
   const Makespan makespan =
-      may_split ? make_schedule(static_cast<int>(work_tiles), sm_count, tiles, costs)
-                : make_whole_schedule(static_cast<int>(work_tiles), sm_count, tiles, costs);
+      may_split ? make_schedule(static_cast<int>(work_tiles), sm_count, size, costs)
+                : make_whole_schedule(static_cast<int>(work_tiles), sm_count, size, costs);
   const double v = config.v_in_workspace()
                        ? static_cast<double>(p.seq_kv) * p.batch * p.heads_kv * p.head_dim
                        : 0.0;
-  return {part * makespan.tiles, v};
+  const bool longer = config.packed_gqa && packing.group > 1 && p.mask == Mask::kCausal;
+  return {makespan.tiles * (longer ? kCausalOfShared : 1.0), v};
 }
 
 double predicted_us(const TileShape& shape, const Problem& p, int sm_count,
@@ -99,9 +94,13 @@ double predicted_us(const TileShape& shape, const Problem& p, int sm_count,
       shape.config.ragged ? packing.row_tiles(mean_queries(p)) * p.batch * packing.heads / sm_count
                           : 0;
   const double tile_us =
-      shape.cost.tile_us * (shape.config.ragged ? part_of_tile(packing, p) : 1.0);
+      shape.cost.tile_us * (shape.config.ragged ? part_of_ragged_tile(packing, p) : 1.0);
+  const bool few_rows =
+      shape.config.packed_gqa && packing.group > 1 && packing.rows(p.seq_q) <= kWarpgroupRows;
   return shape.cost.launch_us + kWorkTileUs * static_cast<double>(rounds) +
-         std::max(tile_us * load.tiles, kv_bytes / kBytesPerUs) + shape.cost.v_us * 1e-6 * load.v;
+         (few_rows ? kFewRowsOfShared : 1.0) *
+             std::max(tile_us * load.tiles, kv_bytes / kBytesPerUs) +
+         shape.cost.v_us * 1e-6 * load.v;
 }
 
 }  // namespace fp8_sdpa::sm90

@@ -6,7 +6,6 @@
 #include "attention/sequences.hpp"
 #include "attention/tagged_count.hpp"
 #include "sm90/sm90.hpp"
-#include "sm90/work/packing.hpp"
 #include "sm90/work/schedule.hpp"
 
 namespace fp8_sdpa::sm90 {
@@ -92,15 +91,6 @@ std::string served_head_dims(const TileShape& asked) {
   return text;
 }
 
-Status check_packing(const std::string& name, const Problem& p, const Config& config) {
-  constexpr std::int64_t kMaxRows = INT_MAX / 2;
-  const Packing packing = packing_of(config, p);
-  if (p.seq_q <= kMaxRows >> packing.log2) return {};
-  return unsupported(name + " serves at most " + number(kMaxRows) +
-                     " query rows of heads that share tiles, not " + number(packing.pack()) +
-                     " * " + number(p.seq_q));
-}
-
 /// What the device alone knows: work/ragged.cuh.
 Status check_ragged(const std::string& name, const Problem& p, const Config& config) {
   if (p.v.stride_dim != 1) {
@@ -155,7 +145,6 @@ Status supports(const TileShape& shape, const Problem& p, const Device& device) 
   if (Status s = check_map(name, "k", p.k, false, p, p.heads_kv, kv); !s.ok()) return s;
   if (Status s = check_map(name, "v", p.v, transposed, p, p.heads_kv, kv); !s.ok()) return s;
   if (Status s = check_sizes(name, p, shape.config); !s.ok()) return s;
-  if (Status s = check_packing(name, p, shape.config); !s.ok()) return s;
   return shape.config.ragged ? check_ragged(name, p, shape.config) : Status{};
 }
 

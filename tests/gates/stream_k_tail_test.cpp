@@ -141,7 +141,9 @@ TEST_P(StreamKTail, TilesOfSeveralHeads) {
     for (const auto& [heads_q, heads_kv, seq_q, seq_kv, mask] :
          {std::tuple{8, 1, 37, 700, Mask::kCausal},
           {4, 1, 50, 900, Mask::kNone},
-          {12, 2, 70, 300, Mask::kCausal}}) {
+          {12, 2, 70, 300, Mask::kCausal},
+          {7, 1, 50, 600, Mask::kCausal},
+          {6, 2, 21, 400, Mask::kNone}}) {
       SCOPED_TRACE(testing::Message()
                    << heads_q << " heads, " << seq_q << " x " << seq_kv << ", " << head_dim);
       reference::Shape shape = make_shape(1, heads_q, seq_q, seq_kv, head_dim);

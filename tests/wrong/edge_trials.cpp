@@ -37,11 +37,14 @@ void add_edge_trials(std::vector<Trial>& trials) {
   CheckOptions budgets;
   budgets.padded = true;
   budgets.budgets_only = true;
-  // Rows of four heads in three tiles, which blocks share.
-  trials.push_back(
-      edited("grouped_4x160x470",
-             trial_of("", shape_of("normal", {1, 4, 1, 160, 470}, Mask::kCausal), budgets),
-             vary_descales));
+  // Rows of four heads in three tiles, which blocks share; of three heads, in strips of one, and
+  // in strips that have room for a fourth.
+  for (const auto& [name, sizes] : {std::pair{"grouped_4x160x470", Sizes{1, 4, 1, 160, 470}},
+                                    {"grouped_3x150x470", {1, 3, 1, 150, 470}},
+                                    {"grouped_3x20x470", {2, 3, 1, 20, 470}}}) {
+    trials.push_back(edited(name, trial_of("", shape_of("normal", sizes, Mask::kCausal), budgets),
+                            vary_descales));
+  }
   CheckOptions unused = budgets;
   unused.edit = [](Problem& p) { p.k.stride_seq = p.v.stride_seq = 7; };  // of one key
   trials.push_back(trial_of("unused_strides_20x1", shape_of("uniform", {1, 2, 2, 20, 1}), unused));

@@ -45,15 +45,15 @@ struct OwnRows : Rings<T> {
   GPU_FN float value_ratio() const { return from_lane_0(&TileScales::ratio); }
   GPU_FN void set_scale(float scale) {
     if constexpr (!T::kBlockScales) rows.scale = attention::score_factor(scale);
-    if constexpr (T::kRecallsScale) kept_scale() = rows.scale;
     bool negative = scale < 0.0F;
+    if constexpr (T::kRecallsScale) kept_scale() = negative ? -rows.scale : rows.scale;
     if constexpr (T::kPacks) negative = gpu::any_lane(negative);
     if (negative) unmasked = kNegated;
   }
   /// With Config::packs() a lane's scale is its own, and the loop over keys has no register for it;
   /// with Config::block_scales it is the tile's.
   GPU_FN void recall_scale() {
-    if constexpr (T::kRecallsScale) rows.scale = kept_scale();
+    if constexpr (T::kRecallsScale) rows.scale = fabsf(kept_scale());
     if constexpr (T::kBlockScales) {
       rows.scale = gpu::fma(kept_row_scale(), key_scale(), attention::kNotZero);
     }
@@ -82,7 +82,9 @@ struct OwnRows : Rings<T> {
   }
   /// Scores of rows whose scale is negative change their sign.
   GPU_FN void negate(Scores& s) const {
-    if constexpr (T::kPacks) {
+    if constexpr (T::kRecallsScale) {
+      if (!(kept_scale() < 0.0F)) return;
+    } else if constexpr (T::kPacks) {
       const Work work = work_again();
       if (!(score_scale_of_row(p, work, first_row_of_lane(work)) < 0.0F)) return;
     }
@@ -128,6 +130,7 @@ struct OwnRows : Rings<T> {
       return sm.scales.row_scale[consumer_warp<T>()];
     }
   }
+  /// With its sign.
   GPU_FN volatile float& kept_scale() const {
     return sm.lane_scales.of_lane[pinned(gpu::thread_idx()) - kWarpgroupThreads];
   }

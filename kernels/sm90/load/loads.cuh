@@ -24,14 +24,20 @@ GPU_FN void load_rows(TileType& tile, const gpu::TensorMap& map, gpu::MBarrier& 
                      at.batch);
   }
 }
-/// A tile of queries, the rows of all heads that share it, from query `query` on.
+/// A tile of queries, the rows of all heads that share it, of a sequence from query `first_query`
+/// on: by one box where a strip has all these heads, else strip by strip.
 template <class Queries>
 GPU_FN void load_packed(Queries& tile, const Params& p, gpu::MBarrier& full, const Work& work,
-                        int query) {
+                        int first_query) {
+  const int boxes = p.packed.strips.value == 1 ? 1 : Queries::kHeight / kStripRows;
+  for (int box = 0; box < boxes; ++box) {
+    const StripPlace at = place_of_strip(p, work.first_row / kStripRows + box);
 #pragma unroll
-  for (int i = 0; i < Queries::kPanels; ++i) {
-    gpu::tma_load_4d(tile.bytes[i], p.q, full, i * Queries::kPanelBytes, p.q_steps.head * work.head,
-                     query, p.q_steps.batch * work.batch);
+    for (int i = 0; i < Queries::kPanels; ++i) {
+      gpu::tma_load_4d(tile.bytes[i] + box * kStripRows * Queries::kPanelBytes, p.q, full,
+                       i * Queries::kPanelBytes, p.q_steps.head * (work.head + at.head),
+                       first_query + at.query, p.q_steps.batch * work.batch);
+    }
   }
 }
 /// A tile of a V that comes transposed, panel by panel, from dim `first_dim` on.

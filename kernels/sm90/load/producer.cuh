@@ -111,7 +111,7 @@ struct Loader {
     const int slot = slot_of<T::kQueryStages>(work_tiles_before++);
     gpu::mbarrier_arrive_expect_tx(sm.query_full[slot], sizeof(sm.queries[0]));
     if constexpr (T::kPacks) {
-      load_packed(sm.queries[slot], p, sm.query_full[slot], work, query_of_row(p, work.first_row));
+      load_packed(sm.queries[slot], p, sm.query_full[slot], work, 0);
     } else {
       load_rows(sm.queries[slot], p.q, sm.query_full[slot], work.first_row,
                 place(p.q_steps, work.head, work.batch));

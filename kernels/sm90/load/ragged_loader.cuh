@@ -91,9 +91,8 @@ struct RaggedLoader {
     using Queries = typename Shared<T>::Queries;
     const Work& work = told_as(nth).work;
     const int slot = slot_of<T::kQueryStages>(told_as(nth).with_keys);
-    const int query = work.sequence.first_query + query_of_row(p, work.first_row);
     gpu::mbarrier_arrive_expect_tx(sm.query_full[slot], sizeof(Queries));
-    load_packed(sm.queries[slot], p, sm.query_full[slot], work, query);
+    load_packed(sm.queries[slot], p, sm.query_full[slot], work, work.sequence.first_query);
   }
   /// Keys that the sequence has from tile `tile` on.
   GPU_FN int keys_left(unsigned nth, int tile) const {

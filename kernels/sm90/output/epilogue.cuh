@@ -143,11 +143,12 @@ struct Epilogue {
       own.sum[h][lane] = rows.sum[h];
     }
   }
-  GPU_FN int rows_end() const {
+  /// Whether a row of the work tile is one of something.
+  GPU_FN bool is_inside(int row) const {
     if constexpr (T::kRagged) {
-      return end_of_rows<T>(p, told_to_warp(sm).work);
+      return is_row(p, row, told_to_warp(sm).work.sequence.queries);
     } else {
-      return rows_of_head<T>(p);
+      return is_row_of_head<T>(p, row);
     }
   }
   GPU_FN void store_lse(const Held& held, const Rows& rows) const {
@@ -155,7 +156,7 @@ struct Epilogue {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = first_row_of_thread<T>(held.first_row) + 8 * h;
-      if (row >= rows_end()) continue;
+      if (!is_inside(row)) continue;
       p.lse[lse_index_of_row(held, row)] = log_sum_exp(rows, h);
     }
   }
@@ -192,7 +193,7 @@ struct Epilogue {
     const float descale = over_output_scale(output, held.v_descale, p);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const bool inside = first_row_of_thread<T>(held.first_row) + 8 * h < rows_end();
+      const bool inside = is_inside(first_row_of_thread<T>(held.first_row) + 8 * h);
       std::uint16_t* const to = held.o + (offset_of_row(held, h) + column);
       const OutputScale scale = output_scale(rows, h, descale);
 #pragma unroll

@@ -4,7 +4,9 @@
 // head_dim 256.
 //
 // A warp merges some columns of 16 rows, those of one warp of the kernel before, split after split
-// in the order of their keys. Its lanes have the rows and columns of that warp's.
+// in the order of their keys. Its lanes have the rows and columns of that warp's. Where splits are
+// many, another kernel gives the work to four warps, each for a quarter of those lanes: lanes eight
+// apart share the splits, each taking every fourth, and add up.
 #pragma once
 
 #include "sm90/output/store_output.cuh"
@@ -34,10 +36,20 @@ GPU_FN WarpSplitOf<T>& warp_split(const Params& p, int split, int warp) {
   return static_cast<WarpSplitOf<T>*>(p.splits)[std::int64_t{split} * T::kConsumerWarps + warp];
 }
 
+/// Whether lanes share the splits of a row: that takes four times as many blocks, and longer where
+/// splits are few. On the host executor blocks cut none in more than four.
+inline namespace GPU_BACKEND {
+inline bool have_many_splits(const Schedule& schedule) {
+  constexpr int kFew = gpu::kBackend == Backend::kDevice ? kFewSplits : 3;
+  return schedule.splits() > kFew * schedule.tail_work_tiles;
+}
+}  // namespace GPU_BACKEND
+
 /// One for all kernels of a head dim with so many row groups and KV splits. With kScaled, m is in
 /// units of log2(e), and O has been multiplied by V's descale (Config::block_scales). With
-/// kPackedGqa, heads share tiles (Config::packed_gqa).
-template <int kDim, int kGroups, int kSplits, bool kScaled, bool kPackedGqa>
+/// kPackedGqa, heads share tiles (Config::packed_gqa). kSharing lanes share the splits of some
+/// columns of a row: 1 or 4.
+template <int kDim, int kGroups, int kSplits, bool kScaled, bool kPackedGqa, int kSharing>
 struct MergeSplits {
   struct T {
     static constexpr int kHeadDim = kDim;
@@ -62,13 +74,15 @@ struct MergeSplits {
   static constexpr int kParts = Split::kUnits / kUnits;
   static_assert(T::kConsumerWarps * kParts % kWarps == 0);
   static constexpr int blocks(const Schedule& schedule) {
-    return schedule.tail_work_tiles * (T::kConsumerWarps * kParts / kWarps);
+    return schedule.tail_work_tiles * (T::kConsumerWarps * kParts / kWarps) * kSharing;
   }
 
   GPU_FN static void run(const Params& p, Shared& /*unused*/) {
     gpu::pdl_launch_dependents();
     gpu::pdl_wait();
-    const int nth = static_cast<int>(gpu::block_idx().x) * kWarps + gpu::warp_idx();
+    constexpr int kLanes = gpu::kWarpSize / kSharing;  // of the warp before
+    const int warp_of_all = static_cast<int>(gpu::block_idx().x) * kWarps + gpu::warp_idx();
+    const int nth = warp_of_all / kSharing;
     const int part = nth % kParts;
     const int warp = nth / kParts % T::kConsumerWarps;
     const int in_tail = nth / (kParts * T::kConsumerWarps);
@@ -77,10 +91,10 @@ struct MergeSplits {
     const int work_tile = p.work_tiles - p.schedule.tail_work_tiles + in_tail;
     const Work work = rows_of<T>(p, place_of_work_tile(p, work_tile));
     const int warp_row = work.first_row + row_of_warp<T>(warp);
-    const int rows_end = rows_of_head<T>(p);
-    if (first == end || warp_row >= rows_end) return;
+    if (first == end || warp_row >= rows_of_head<T>(p)) return;
 
-    const int lane = gpu::lane_idx();
+    const int own = gpu::lane_idx() / kLanes;
+    const int lane = warp_of_all % kSharing * kLanes + gpu::lane_idx() % kLanes;
     Rows rows = kScaled ? rows_of_scaled_max() : Rows{};
     if constexpr (kPackedGqa) {
       rows.scale = attention::score_factor(score_scale_of_row(p, work, warp_row + lane / 4));
@@ -88,28 +102,24 @@ struct MergeSplits {
       rows.scale = attention::score_factor(score_scale(p, work));
     }
     float o[4 * kUnits] = {};
+    if constexpr (kSharing == 1) {
 #pragma unroll 4
-    for (int i = first; i < end; ++i) {
-      const Split& split = warp_split<T>(p, i, warp);
-      float rescale[2];
-      float weight[2];
+      for (int i = first; i < end; ++i) {
+        add(part_of_split(warp_split<T>(p, i, warp), part, lane), true, rows, o);
+      }
+    } else {
+      add_every_fourth(p, first + own, end, warp, part, lane, rows, o);
+    }
+    for (int apart = kLanes; apart < gpu::kWarpSize; apart *= 2) {
+      Part other;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const float max = gpu::max_nan(rows.max[h], split.max[h][lane]);
-        rescale[h] = gpu::exp2_approx((rows.max[h] - max) * rows.scale);
-        weight[h] = gpu::exp2_approx((split.max[h][lane] - max) * rows.scale);
-        rows.max[h] = max;
-        rows.sum[h] = gpu::fma(weight[h], split.sum[h][lane], rows.sum[h] * rescale[h]);
+        other.max[h] = gpu::shfl_xor(rows.max[h], apart);
+        other.sum[h] = gpu::shfl_xor(rows.sum[h], apart);
       }
 #pragma unroll
-      for (int u = 0; u < kUnits; ++u) {
-        const typename Split::Unit unit = split.o[part * kUnits + u][lane];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          float& x = o[4 * u + j];
-          x = gpu::fma(weight[j / 2], unit.x[j], x * rescale[j / 2]);
-        }
-      }
+      for (int i = 0; i < 4 * kUnits; ++i) other.o[i] = gpu::shfl_xor(o[i], apart);
+      add(other, true, rows, o);
     }
 
     const int kv_split = warp / (T::kRowGroups * kWarpgroupWarps);
@@ -119,16 +129,70 @@ struct MergeSplits {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = warp_row + lane / 4 + 8 * h;
+      const bool stores = own == 0 && is_row_of_head<T>(p, row);
       const int head = kPackedGqa ? work.head + head_of_row(p, row) : work.head;
       std::uint16_t* const to =
           attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides, work.batch, head,
                                  kPackedGqa ? query_of_row(p, row) : row) +
           (column + first_column<kUnits>(lane % 4)) / attention::elements_of_word(p.output);
-      store_columns<kUnits>(o, h, output_scale(rows, h, descale), lane % 4, p.output,
-                            row < rows_end, to);
-      if (column == 0 && p.lse != nullptr && lane % 4 == 0 && row < rows_end) {
+      store_columns<kUnits>(o, h, output_scale(rows, h, descale), lane % 4, p.output, stores, to);
+      if (column == 0 && p.lse != nullptr && lane % 4 == 0 && stores) {
         p.lse[lse_index<T>(p, work.batch, work.head, row)] = log_sum_exp(rows, h);
       }
+    }
+  }
+
+ private:
+  /// A lane's share of some splits.
+  struct Part {
+    float max[2], sum[2];
+    float o[4 * kUnits];
+  };
+  GPU_FN static Part part_of_split(const Split& split, int part, int lane) {
+    Part made;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      made.max[h] = split.max[h][lane];
+      made.sum[h] = split.sum[h][lane];
+    }
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      const typename Split::Unit unit = split.o[part * kUnits + u][lane];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) made.o[4 * u + j] = unit.x[j];
+    }
+    return made;
+  }
+  /// Adds every fourth split from `first` on, of which a lane loads eight before it adds them.
+  GPU_FN static void add_every_fourth(const Params& p, int first, int end, int warp, int part,
+                                      int lane, Rows& rows, float (&o)[4 * kUnits]) {
+    constexpr int kAtOnce = 8;
+    for (int i = first; i < end; i += kAtOnce * kSharing) {
+      Part parts[kAtOnce];
+#pragma unroll
+      for (int n = 0; n < kAtOnce; ++n) {
+        const int at = i + n * kSharing;
+        parts[n] = part_of_split(warp_split<T>(p, at < end ? at : i, warp), part, lane);
+      }
+#pragma unroll
+      for (int n = 0; n < kAtOnce; ++n) add(parts[n], i + n * kSharing < end, rows, o);
+    }
+  }
+  /// Adds a part, if it is `there`, to what there is.
+  GPU_FN static void add(const Part& part, bool there, Rows& rows, float (&o)[4 * kUnits]) {
+    float rescale[2];
+    float weight[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float max = there ? gpu::max_nan(rows.max[h], part.max[h]) : rows.max[h];
+      rescale[h] = gpu::exp2_approx((rows.max[h] - max) * rows.scale);
+      weight[h] = there ? gpu::exp2_approx((part.max[h] - max) * rows.scale) : 0.0F;
+      rows.max[h] = max;
+      rows.sum[h] = gpu::fma(weight[h], part.sum[h], rows.sum[h] * rescale[h]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4 * kUnits; ++i) {
+      o[i] = gpu::fma(weight[i / 2 % 2], part.o[i], o[i] * rescale[i / 2 % 2]);
     }
   }
 };

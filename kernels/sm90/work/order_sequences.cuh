@@ -2,7 +2,7 @@
 #pragma once
 
 #include "sm90/shared.cuh"
-#include "sm90/work/params.hpp"
+#include "sm90/work/packed_rows.cuh"
 
 namespace fp8_sdpa::sm90 {
 
@@ -36,7 +36,7 @@ struct OrderSequences {
         const bool bad = own.sequence.bad_queries || own.sequence.bad_keys;
         if (bad && ragged.fault != nullptr) gpu::atomic_max_relaxed(ragged.fault, 1);
         constexpr int kTileM = Traits<Tag>::kTileM;
-        own.row_tiles = ((own.sequence.queries << p.packed.log2) + kTileM - 1) / kTileM;
+        own.row_tiles = (rows_of_queries(p, own.sequence.queries) + kTileM - 1) / kTileM;
         sm.keys[thread] = own.sequence.keys;
         sm.work_tiles[thread] = own.row_tiles * p.packed.heads.value;
       }

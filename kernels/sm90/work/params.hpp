@@ -48,9 +48,11 @@ struct RaggedParams {
   RaggedSequence* order;  ///< in the workspace: batch of them, and where work tiles end
 };
 
-/// With Config::packs(): query heads that share the rows of a tile, packing.hpp.
+/// With Config::packs(): query heads that share the rows of a tile, as Packing says.
 struct PackedHeads {
-  int log2;                  ///< of their number: a row is query * heads + head
+  int group;
+  int log2;
+  attention::Divisor strips;
   attention::Divisor heads;  ///< of a batch's, or of a sequence's, work tiles
 };
 

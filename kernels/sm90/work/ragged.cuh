@@ -15,10 +15,10 @@ namespace fp8_sdpa::sm90 {
 
 inline namespace GPU_BACKEND {
 
-/// Keys that row `row` of a sequence sees: those below this.
-GPU_FN int key_limit_of_row(const Params& p, const attention::Sequence& sequence, int row) {
+/// Keys that query `query` of a sequence sees: those below this.
+GPU_FN int key_limit(const Params& p, const attention::Sequence& sequence, int query) {
   if (!p.causal) return sequence.keys;
-  const int limit = query_of_row(p, row) + 1 + sequence.keys - sequence.queries;
+  const int limit = query + 1 + sequence.keys - sequence.queries;
   return limit < 0 ? 0 : limit > sequence.keys ? sequence.keys : limit;
 }
 
@@ -56,12 +56,12 @@ GPU_FN Work locate_ragged(const Params& p, int work_tile, int rank) {
     nth_head = nth / found.row_tiles;
     tile = nth - nth_head * found.row_tiles;
   }
-  work.head = nth_head << p.packed.log2;
+  work.head = nth_head * p.packed.group;
   work.kv_head = attention::quotient(work.head, p.group);
   work.first_row = tile * T::kTileM;
-  const int rows = work.sequence.queries << p.packed.log2;
-  const int end = work.first_row + T::kTileM;
-  const int seen = key_limit_of_row(p, work.sequence, (end < rows ? end : rows) - 1);
+  // The last tile's rows of nothing see as many keys as the last query does: all.
+  const int last = work.first_row + T::kTileM - 1;
+  const int seen = key_limit(p, work.sequence, query_of_row(p, last));
   work.tiles = (seen + T::kTileN - 1) / T::kTileN;
   work.last_tile = work.tiles - 1;
   return work;

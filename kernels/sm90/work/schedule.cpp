@@ -13,22 +13,35 @@ constexpr double kWorthwhile = 0.99;
 
 /// Tiles and costs of the whole work tiles in `rounds` full rounds, by block.
 std::vector<double> loads_of_rounds(int rounds, int work_tiles, int blocks,
-                                    const std::function<int(int)>& tiles, const RangeCosts& costs) {
+                                    const WorkTileSizes& sizes, const RangeCosts& costs) {
   std::vector<double> loads(static_cast<std::size_t>(blocks), 0.0);
   for (int round = 0; round < rounds; ++round) {
     for (int block = 0; block < blocks; ++block) {
       const int work_tile = work_tile_of_round(round, block, blocks);
-      if (work_tile < work_tiles)
-        loads[static_cast<std::size_t>(block)] += tiles(work_tile) + costs.range;
+      if (work_tile >= work_tiles) continue;
+      const WorkTileSize size = sizes(work_tile);
+      loads[static_cast<std::size_t>(block)] += size.part * size.tiles + costs.range;
     }
   }
   return loads;
 }
 
+/// Loads of a lane of the kernel that merges, each after the one before: of four splits, or of
+/// eight that it has of a share of all (merge_splits.cuh).
+int loads_of_merge(const Schedule& schedule) {
+  const int work_tiles = schedule.tail_work_tiles;
+  const int splits = (schedule.splits() + work_tiles - 1) / work_tiles;
+  constexpr int kOfFew = 4;
+  constexpr int kOfMany = 4 * 8;
+  return splits > kFewSplits ? 1 + (splits + kOfMany - 1) / kOfMany
+                             : (splits + kOfFew - 1) / kOfFew;
+}
+
 /// Deals the tail to one block after the other, each up to a limit.
 class Dealer {
  public:
-  Dealer(const std::vector<int>& tail, const std::vector<double>& loads, const RangeCosts& costs)
+  Dealer(const std::vector<WorkTileSize>& tail, const std::vector<double>& loads,
+         const RangeCosts& costs)
       : tail_(tail), loads_(loads), costs_(costs) {}
 
   /// Whether all of the tail fits if no block takes longer than `limit` and no KV split has fewer
@@ -47,14 +60,16 @@ class Dealer {
  private:
   void fill(double room, int least, Schedule& schedule) {
     while (place_.work_tile < static_cast<int>(tail_.size())) {
-      const int left = tail_[static_cast<std::size_t>(place_.work_tile)] - place_.tile;
-      const double rest = left + costs_.range + (place_.split > 0 ? costs_.split : 0.0);
+      const WorkTileSize& size = tail_[static_cast<std::size_t>(place_.work_tile)];
+      const int left = size.tiles - place_.tile;
+      const double rest = size.part * left + costs_.range + (place_.split > 0 ? costs_.split : 0.0);
       if (rest <= room) {
         room -= rest;
         finish_work_tile(schedule);
         continue;
       }
-      const int fits = std::max(0, static_cast<int>(room - costs_.range - costs_.split));
+      const int fits =
+          std::max(0, static_cast<int>((room - costs_.range - costs_.split) / size.part));
       const int taken = std::min(fits, left - least);
       if (taken >= least) {
         place_.tile += taken;
@@ -72,7 +87,7 @@ class Dealer {
     place_.tile = 0;
   }
 
-  const std::vector<int>& tail_;
+  const std::vector<WorkTileSize>& tail_;
   const std::vector<double>& loads_;
   const RangeCosts& costs_;
   TailPlace place_{};
@@ -109,12 +124,12 @@ Passes shortest_passes(const std::vector<std::int64_t>& sizes,
   return best;
 }
 
-Makespan make_whole_schedule(int work_tiles, int blocks, const std::function<int(int)>& tiles,
+Makespan make_whole_schedule(int work_tiles, int blocks, const WorkTileSizes& sizes,
                              const RangeCosts& costs) {
   Makespan made;
   made.schedule.rounds = (work_tiles + blocks - 1) / blocks;
   const std::vector<double> loads =
-      loads_of_rounds(std::min(made.schedule.rounds, kMaxRounds), work_tiles, blocks, tiles, costs);
+      loads_of_rounds(std::min(made.schedule.rounds, kMaxRounds), work_tiles, blocks, sizes, costs);
   made.tiles = *std::max_element(loads.begin(), loads.end());
   // Of more rounds, the first few speak for all.
   if (made.schedule.rounds > kMaxRounds)
@@ -122,20 +137,22 @@ Makespan make_whole_schedule(int work_tiles, int blocks, const std::function<int
   return made;
 }
 
-Makespan make_schedule(int work_tiles, int blocks, const std::function<int(int)>& tiles,
+Makespan make_schedule(int work_tiles, int blocks, const WorkTileSizes& sizes,
                        const RangeCosts& costs) {
-  Makespan best = make_whole_schedule(work_tiles, blocks, tiles, costs);
+  Makespan best = make_whole_schedule(work_tiles, blocks, sizes, costs);
   const double whole = best.tiles;
   const int rounds = work_tiles / blocks;
   if (rounds * blocks == work_tiles || rounds > kMaxRounds || blocks > kMaxTailBlocks) return best;
-  std::vector<int> tail;
-  for (int work_tile = rounds * blocks; work_tile < work_tiles; ++work_tile)
-    tail.push_back(std::max(1, tiles(work_tile)));
-  const std::vector<double> loads = loads_of_rounds(rounds, work_tiles, blocks, tiles, costs);
+  std::vector<WorkTileSize> tail;
+  for (int work_tile = rounds * blocks; work_tile < work_tiles; ++work_tile) {
+    tail.push_back(sizes(work_tile));
+    tail.back().tiles = std::max(1, tail.back().tiles);
+  }
+  const std::vector<double> loads = loads_of_rounds(rounds, work_tiles, blocks, sizes, costs);
   Dealer dealer(tail, loads, costs);
   double to_beat = whole * kWorthwhile;
   // Short KV splits even out better; each costs.
-  for (int least = 1; least <= tail.front(); least *= 2) {
+  for (int least = 1; least <= tail.front().tiles; least *= 2) {
     Schedule schedule;
     schedule.rounds = rounds;
     schedule.tail_work_tiles = static_cast<int>(tail.size());
@@ -149,7 +166,9 @@ Makespan make_schedule(int work_tiles, int blocks, const std::function<int(int)>
     if (!dealer.deal(high, least, schedule)) continue;
     // All multiprocessors merge.
     const int splits = schedule.splits();
-    const double merge = splits > 0 ? costs.merge + costs.split * splits / blocks : 0.0;
+    const double merge = splits == 0 ? 0.0
+                                     : costs.merge + costs.split * splits / blocks +
+                                           costs.load * loads_of_merge(schedule);
     if (high + merge >= to_beat) continue;
     to_beat = high + merge;
     best = {to_beat, schedule};

@@ -40,12 +40,23 @@ struct Schedule {
   int splits() const { return first_split[tail_work_tiles]; }
 };
 
+/// What a work tile is to the blocks that share it out.
+struct WorkTileSize {
+  int tiles;          ///< KV tiles
+  double part = 1.0;  ///< of a KV tile's time, what one of these takes: part_of_tile()
+};
+using WorkTileSizes = std::function<WorkTileSize(int work_tile)>;
+
 /// What work costs beside its KV tiles, in KV tiles.
 struct RangeCosts {
   double range;  ///< of a tile range: loading Q, the first scores, writing O
   double split;  ///< of a KV split: being written to global memory; as much again to be read
   double merge;  ///< of the kernel that reads them
+  double load;   ///< of a load of that kernel that waits for the one before
 };
+
+/// Of a work tile, on the average: lanes share more (merge_splits.cuh).
+inline constexpr int kFewSplits = 12;
 
 /// A schedule and how long, in KV tiles, the block takes that ends last.
 struct Makespan {
@@ -78,17 +89,27 @@ constexpr RangeCosts range_costs(const Config& config, int head_dim) {
   // A multiprocessor reads and writes the L2 cache at 64 bytes a clock, and makes so many scores.
   const double scores_a_clock = head_dim == 64 ? 11.5 : head_dim == 128 ? 9.0 : 5.1;
   const double tile = config.tile_m() * config.tile_n / scores_a_clock;
-  // Clocks of the kernel that merges, rounded by hand from a fit that had them as a term.
-  const double merge = head_dim == 64 ? 7500.0 : head_dim == 128 ? 5300.0 : 4400.0;
-  return {3000.0 / tile, config.tile_m() * head_dim * 4.0 / 64.0 / tile, merge / tile};
+  // Clocks of the kernel that merges, rounded by hand from fits that had them as terms.
+  const double merge = head_dim == 64 ? 6000.0 : head_dim == 128 ? 3800.0 : 2900.0;
+  return {3000.0 / tile, config.tile_m() * head_dim * 4.0 / 64.0 / tile, merge / tile,
+          1000.0 / tile};
 }
 
-/// Shares `work tiles` out to `blocks` blocks, with a tail if that is faster. `tiles(i)` are the KV
-/// tiles of work tile i; a work tile without any counts as one tile that cannot be cut.
-Makespan make_schedule(int work_tiles, int blocks, const std::function<int(int)>& tiles,
+/// Of a KV tile's time, what one takes of whose tile of rows so many are there: 0.6 of the share of
+/// a consumer warpgroup that has none is saved. A launch of few keys is all latency.
+constexpr double part_of_tile(const Config& config, std::int64_t rows) {
+  constexpr double kSaved = 0.6;
+  const std::int64_t groups = (rows + kWarpgroupRows - 1) / kWarpgroupRows;
+  if (groups >= config.row_groups || config.two_terms) return 1.0;
+  return 1.0 - kSaved * (1.0 - static_cast<double>(groups) / config.row_groups);
+}
+
+/// Shares `work tiles` out to `blocks` blocks, with a tail if that is faster. `sizes(i)` is the
+/// size of work tile i; one without any KV tiles counts as one tile that cannot be cut.
+Makespan make_schedule(int work_tiles, int blocks, const WorkTileSizes& sizes,
                        const RangeCosts& costs);
 /// The same without a tail.
-Makespan make_whole_schedule(int work_tiles, int blocks, const std::function<int(int)>& tiles,
+Makespan make_whole_schedule(int work_tiles, int blocks, const WorkTileSizes& sizes,
                              const RangeCosts& costs);
 
 }  // namespace fp8_sdpa::sm90

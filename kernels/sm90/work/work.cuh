@@ -50,24 +50,31 @@ template <class T>
 GPU_SHARED_FN int tiles_of_keys(const Params& p) {
   return (p.seq_kv + T::kTileN - 1) / T::kTileN;
 }
-/// Rows of a head, or of the heads that share tiles.
+/// Rows of a head, or of the heads that share tiles, those of nothing included.
 template <class T>
 GPU_SHARED_FN int rows_of_head(const Params& p) {
-  if constexpr (T::kPacks) return p.seq_q << p.packed.log2;
+  if constexpr (T::kPacks) return rows_of_queries(p, p.seq_q);
   return p.seq_q;
 }
-/// Keys that row `row` of those sees: those below this.
+/// Whether a row of those below is one of something.
 template <class T>
-GPU_SHARED_FN int key_limit_of(const Params& p, int row) {
-  if constexpr (T::kPacks) return key_limit(p, query_of_row(p, row));
-  return key_limit(p, row);
+GPU_FN bool is_row_of_head(const Params& p, int row) {
+  if constexpr (T::kPacks) return is_row(p, row, p.seq_q);
+  return row < p.seq_q;
+}
+/// The query of one of them.
+template <class T>
+GPU_SHARED_FN int query_of(const Params& p, int row) {
+  if constexpr (T::kPacks) return query_of_row(p, row);
+  return row;
 }
 /// KV tiles that any row of a tile of rows sees.
 template <class T>
 GPU_SHARED_FN int tiles_seen(const Params& p, int tile) {
   const int end = (tile + 1) * T::kTileM;
   const int rows = rows_of_head<T>(p);
-  return (key_limit_of<T>(p, (end < rows ? end : rows) - 1) + T::kTileN - 1) / T::kTileN;
+  const int last = (end < rows ? end : rows) - 1;
+  return (key_limit(p, query_of<T>(p, last)) + T::kTileN - 1) / T::kTileN;
 }
 
 /// The same number, found where the compiler cannot see it: what follows from it is computed again
@@ -139,7 +146,7 @@ GPU_FN Work rows_of(const Params& p, const WorkTilePlace& place) {
   const attention::Divisor& heads = T::kPacks ? p.packed.heads : p.heads_q;
   work.batch = attention::quotient(place.batch_head, heads);
   work.head = place.batch_head - work.batch * heads.value;
-  if constexpr (T::kPacks) work.head <<= p.packed.log2;
+  if constexpr (T::kPacks) work.head *= p.packed.group;
   work.kv_head = attention::quotient(work.head, p.group);
   work.first_row = place.tile * T::kTileM;
   return work;
@@ -159,13 +166,14 @@ GPU_FN Work locate(const Params& p, const TileRange& range) {
 /// Keys that row `row` of the work tile's sequence sees: those below this.
 template <class T>
 GPU_FN int key_limit(const Params& p, const Work& work, int row) {
-  if constexpr (T::kRagged) return key_limit_of_row(p, work.sequence, row);
-  return key_limit_of<T>(p, row);
+  const int query = query_of<T>(p, row);
+  if constexpr (T::kRagged) return key_limit(p, work.sequence, query);
+  return key_limit(p, query);
 }
 /// Rows of the work tile's sequence and head, or of those that share its tiles.
 template <class T>
 GPU_FN int end_of_rows(const Params& p, const Work& work) {
-  if constexpr (T::kRagged) return work.sequence.queries << p.packed.log2;
+  if constexpr (T::kRagged) return rows_of_queries(p, work.sequence.queries);
   return rows_of_head<T>(p);
 }
 

@@ -160,23 +160,21 @@ TEST(RaggedLimits, ValuesAreRowMajor) {
             "sm90_ragged serves a row-major v (stride_dim 1), not stride_dim 2048");
 }
 
-// Rows of heads that share tiles are counted in an int.
-TEST(RaggedLimits, RowsOfHeadsThatShareTiles) {
-  constexpr std::int64_t kMost = 1'073'741'823 / 8;
+// Rows of heads that share tiles are counted in an int: where they are too many, heads do not.
+TEST(RaggedPacking, RowsOfHeadsThatShareTilesAreAnInt) {
+  constexpr std::int64_t kMost = 1'073'741'823 / 16 * 2;  // strips of two queries of 8 heads
+  sm90::Config config;
+  config.ragged = true;
   for (const std::int64_t more : {0, 1}) {
     Problem p = made_up(2, 8, 1, kMost + more, 2048, 64);
     p.ragged = {.cu_seqlens_q = at<std::int32_t>(1), .total_q = 2};  // of one on the average
-    const Status status = ragged_supports(p);
-    EXPECT_EQ(status.ok(), more == 0) << status.message();
-    if (more == 0) continue;
-    EXPECT_EQ(
-        status.message(),
-        "sm90_ragged serves at most 1073741823 query rows of heads that share tiles, not 8 * " +
-            std::to_string(p.seq_q));
+    EXPECT_EQ(sm90::packing_of(config, p).group, more == 0 ? 8 : 1);
+    EXPECT_TRUE(ragged_supports(p).ok()) << ragged_supports(p).message();
   }
 }
 
-// By the mean of the queries: as many heads share a tile as takes fewest tiles.
+// By the mean of the queries: the heads of a group share tiles where that takes fewer, in the
+// strips that waste fewest rows.
 TEST(RaggedPacking, TakesFewestTiles) {
   sm90::Config config;
   config.row_groups = 2;
@@ -184,27 +182,49 @@ TEST(RaggedPacking, TakesFewestTiles) {
   struct Case {
     int heads_q, heads_kv;
     std::int64_t queries;
-    int log2;
+    int group, log2, strips;
+    std::int64_t row_tiles;
   };
-  for (const Case& c : {Case{8, 8, 1, 0}, Case{8, 4, 1, 1}, Case{8, 2, 1, 2}, Case{8, 1, 1, 3},
-                        Case{16, 1, 1, 3}, Case{6, 1, 1, 1}, Case{12, 1, 1, 2}, Case{5, 1, 1, 0},
-                        Case{8, 1, 16, 3}, Case{8, 1, 17, 2}, Case{8, 1, 64, 1}, Case{8, 1, 65, 3},
-                        Case{8, 1, 128, 0}, Case{8, 1, 192, 1}, Case{8, 1, 1000, 3}}) {
+  for (const Case& c :
+       {Case{8, 8, 1, 1, 0, 1, 1}, Case{8, 4, 1, 2, 1, 1, 1}, Case{8, 2, 1, 4, 2, 1, 1},
+        Case{8, 1, 1, 8, 3, 1, 1}, Case{16, 1, 1, 16, 3, 2, 1}, Case{6, 1, 1, 6, 3, 1, 1},
+        Case{5, 1, 3, 5, 3, 1, 1}, Case{14, 2, 16, 7, 0, 7, 1}, Case{8, 1, 17, 8, 3, 1, 2},
+        Case{8, 1, 64, 8, 3, 1, 4}, Case{8, 1, 128, 1, 0, 1, 1}, Case{8, 1, 1000, 8, 3, 1, 63},
+        Case{3, 1, 40, 3, 0, 3, 2}, Case{3, 1, 100, 1, 0, 1, 1}, Case{7, 1, 772, 7, 0, 7, 43},
+        Case{21, 3, 24, 7, 3, 1, 2}, Case{40, 8, 300, 5, 0, 5, 12}, Case{6, 2, 8, 3, 2, 1, 1}}) {
     Problem p = made_up(3, c.heads_q, c.heads_kv, c.queries, 2048, 64);
     const sm90::Packing packing = sm90::packing_of(config, p);
-    EXPECT_EQ(packing.log2, c.log2) << c.heads_q << " / " << c.heads_kv << ", " << c.queries;
-    EXPECT_EQ(packing.heads, c.heads_q >> c.log2);
+    SCOPED_TRACE(testing::Message() << c.heads_q << " / " << c.heads_kv << ", " << c.queries);
+    EXPECT_EQ(packing.group, c.group);
+    EXPECT_EQ(packing.log2, c.log2);
+    EXPECT_EQ(packing.strips, c.strips);
+    EXPECT_EQ(packing.heads, c.heads_q / c.group);
+    EXPECT_EQ(packing.row_tiles(c.queries), c.row_tiles);
     p.q.stride_head = 0;
-    EXPECT_EQ(sm90::packing_of(config, p).log2, 0);
+    EXPECT_EQ(sm90::packing_of(config, p).group, 1);
     config.ragged = false;
-    EXPECT_EQ(sm90::packing_of(config, p).log2, 0);
+    EXPECT_EQ(sm90::packing_of(config, p).group, 1);
     config.ragged = true;
   }
 }
 
+// Strips of 4 queries of up to 4 heads, of which 7 take two.
+TEST(RaggedPacking, CountsRowsAndQueries) {
+  const sm90::Packing packing{128, 1, 7, 2, 2};
+  EXPECT_EQ(packing.rows(1), 32);
+  EXPECT_EQ(packing.rows(4), 32);
+  EXPECT_EQ(packing.rows(5), 64);
+  EXPECT_EQ(packing.row_tiles(17), 2);
+  EXPECT_EQ(packing.queries_of(1), 16);
+  // A tile may end between strips of the same queries.
+  const sm90::Packing of_three{128, 1, 3, 0, 3};
+  EXPECT_EQ(of_three.queries_of(1), 48);
+  EXPECT_EQ(of_three.queries_of(3), 128);
+}
+
 // Sequences that are padded, and those that all begin a tile of their own.
 TEST(RaggedPacking, WorkTilesAreNoMoreThanThat) {
-  const sm90::Packing packing{128, 1, 4};
+  const sm90::Packing packing{128, 4, 2, 1, 1};
   Problem p = made_up(3, 8, 4, 100, 2048, 64);
   EXPECT_EQ(sm90::most_work_tiles(packing, p), 4 * 3 * 2);
   p.ragged = {.cu_seqlens_q = at<std::int32_t>(1), .total_q = 30};

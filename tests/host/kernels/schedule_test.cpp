@@ -19,10 +19,15 @@ struct Deal {
   int work_tiles, blocks;
   std::vector<int> tiles;
   RangeCosts costs{};
+  std::vector<double> parts{};  ///< none: all 1
 
+  WorkTileSize size(int work_tile) const {
+    const auto i = static_cast<std::size_t>(work_tile);
+    return {tiles[i], parts.empty() ? 1.0 : parts[i]};
+  }
   Makespan make() const {
     return make_schedule(
-        work_tiles, blocks, [this](int i) { return tiles[static_cast<std::size_t>(i)]; }, costs);
+        work_tiles, blocks, [this](int i) { return size(i); }, costs);
   }
 };
 
@@ -71,7 +76,7 @@ TEST(Schedule, EveryTileIsDoneOnceAndPartsAreCounted) {
     const int most = 1 + static_cast<int>(random() % 200);
     for (int i = 0; i < deal.work_tiles; ++i)
       deal.tiles.push_back(1 + static_cast<int>(random() % most));
-    if (trial % 3 != 0) deal.costs = {1.5, 0.6, 1.0};
+    if (trial % 3 != 0) deal.costs = {1.5, 0.6, 1.0, 0.2};
     const Makespan made = deal.make();
     const Done done = carry_out(deal, made.schedule);
     EXPECT_EQ(done.tiles, deal.tiles) << "trial " << trial;
@@ -88,9 +93,9 @@ TEST(Schedule, EveryTileIsDoneOnceAndPartsAreCounted) {
 
 // 1,376 work tiles are 10.42 rounds of 132 blocks; whole, they take 11.
 TEST(Schedule, ATailTakesAboutItsShareOfARound) {
-  const Deal deal{1376, 132, std::vector<int>(1376, 128), {1.0, 0.5, 0.0}};
+  const Deal deal{1376, 132, std::vector<int>(1376, 128), {1.0, 0.5, 0.0, 0.0}};
   const Makespan whole = make_whole_schedule(
-      1376, 132, [](int) { return 128; }, deal.costs);
+      1376, 132, [](int) { return WorkTileSize{128}; }, deal.costs);
   EXPECT_EQ(whole.tiles, 11 * 129.0);
   EXPECT_EQ(whole.schedule.splits(), 0);
   const Makespan made = deal.make();
@@ -100,10 +105,34 @@ TEST(Schedule, ATailTakesAboutItsShareOfARound) {
   EXPECT_LT(made.tiles, 1376 * 129.0 / 132 + 6);
 }
 
+// Every third work tile has few rows, and its KV tiles take half as long: blocks that have these
+// take more of them, and all end at about the same time.
+TEST(Schedule, TilesOfFewRowsCountLess) {
+  Deal deal{66, 132, std::vector<int>(66, 200)};
+  for (int i = 0; i < 66; ++i) deal.parts.push_back(i % 3 == 2 ? 0.5 : 1.0);
+  const Makespan made = deal.make();
+  constexpr double kMean = 66 * 200 * (2.5 / 3) / 132;
+  EXPECT_GE(made.tiles, kMean);
+  EXPECT_LT(made.tiles, kMean + 1.5);
+  EXPECT_EQ(carry_out(deal, made.schedule).tiles, deal.tiles);
+  const Makespan whole = make_whole_schedule(66, 33, [&](int i) { return deal.size(i); }, {});
+  EXPECT_EQ(whole.tiles, 400.0);
+}
+
+TEST(Schedule, APartOfATileIsThatOfItsWarpgroupsWithRows) {
+  Config config;
+  config.row_groups = 3;
+  EXPECT_EQ(part_of_tile(config, 1000), 1.0);
+  EXPECT_EQ(part_of_tile(config, 129), 1.0);
+  EXPECT_DOUBLE_EQ(part_of_tile(config, 128), 0.8);
+  EXPECT_DOUBLE_EQ(part_of_tile(config, 64), 0.6);
+  EXPECT_DOUBLE_EQ(part_of_tile(config, 1), 0.6);
+}
+
 // The kernel that merges, and what it reads, shared by all blocks, is paid for.
 TEST(Schedule, AMergeCostsWhatItReads) {
-  const auto makespan = [](double split, double merge) {
-    return Deal{1, 8, {800}, {1.0, split, merge}}.make();
+  const auto makespan = [](double split, double merge, double load = 0.0) {
+    return Deal{1, 8, {800}, {1.0, split, merge, load}}.make();
   };
   const Makespan free = makespan(0.0, 0.0);
   EXPECT_EQ(free.schedule.splits(), 8);
@@ -112,12 +141,14 @@ TEST(Schedule, AMergeCostsWhatItReads) {
   EXPECT_EQ(paid.schedule.splits(), 8);
   EXPECT_NEAR(paid.tiles, 103.0 + 10.0 + 2.0, 0.25);
   EXPECT_EQ(makespan(0.0, 700.0).schedule.splits(), 0);
+  // Eight splits are loaded four by four.
+  EXPECT_NEAR(makespan(0.0, 0.0, 5.0).tiles, 101.0 + 2 * 5.0, 0.125);
 }
 
 TEST(Schedule, WhatCannotBeCutStaysWhole) {
   for (const Deal& deal : {Deal{264, 132, std::vector<int>(264, 50), {}}, Deal{3, 4, {1, 0, 1}, {}},
                            Deal{5, kMaxTailBlocks + 1, std::vector<int>(5, 90), {}},
-                           Deal{133, 132, std::vector<int>(133, 2), {9.0, 9.0, 0.0}}}) {
+                           Deal{133, 132, std::vector<int>(133, 2), {9.0, 9.0, 0.0, 0.0}}}) {
     const Schedule schedule = deal.make().schedule;
     EXPECT_EQ(schedule.tail_work_tiles, 0);
     EXPECT_EQ(schedule.rounds, (deal.work_tiles + deal.blocks - 1) / deal.blocks);
