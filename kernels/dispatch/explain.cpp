@@ -55,6 +55,9 @@ double rounding_error(Dtype dtype) {
   }
 }
 
+/// Of errors that have nothing to do with each other. (hypot() would want a glibc of 2.35.)
+double together(double a, double b) { return std::sqrt(a * a + b * b); }
+
 /// As rounding_error(), of int8 codes of a normal tensor: steps of a 127th of its largest element,
 /// some 4.5 standard deviations.
 constexpr double kInt8Error = 4.5 / 127 / 3.464;
@@ -65,15 +68,15 @@ double Plan::expected_error() const {
   double weights = rounding_error(variant_->weights);
   // The second term rounds what the first left.
   if (variant_->fp8_p() && problem_.seq_kv <= attention::kMaxKeysOfTwoTerms) weights *= weights;
-  return std::hypot(weights, rounding_error(problem_.o.dtype));
+  return together(weights, rounding_error(problem_.o.dtype));
 }
 
 double UnquantisedPlan::expected_error() const {
   const bool int8 = problem_.precision == Precision::kInt8;
   const double codes = int8 ? kInt8Error : rounding_error(Dtype::kE4M3);
   // Q's error and K's move a score by as much of its standard deviation, and a weight by as much.
-  const double scores = std::hypot(codes, codes);
-  return std::hypot(attention_.expected_error(), scores, int8 ? 0.0 : codes);
+  const double scores = together(codes, codes);
+  return together(attention_.expected_error(), int8 ? scores : together(scores, codes));
 }
 
 std::string UnquantisedPlan::explain() const {
