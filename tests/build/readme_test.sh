@@ -43,7 +43,7 @@ expect "down to $(printf '%s\n' "$goals" "$drawn" | awk '{ print $3 / $2 }' | so
 expect "commit $(sed -n 's/.*"commit": "\(.......\).*/\1/p' $shapes/floors.json)"
 
 said=$(sed -n '/^| goal shape/,/^## /p' kernels/sm90/README.md | tr -d '*')
-for shape in d64_4k d64_16k d128_2k d128_8k d128_16k d256_4k d256_16k small mission batch2 long; do
+for shape in d64_4k d64_16k d128_2k d128_8k d128_16k d256_4k d256_16k small mission batch2 long chunk_32k; do
   read -r rate _ ratio < <(of "$goals" "$shape")
   read -r causal_rate _ causal_ratio < <(of "$goals" "${shape}_causal")
   read -r _ _ cudnn < <(of "$cudnn_fp8" "$shape")
