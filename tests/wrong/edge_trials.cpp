@@ -38,10 +38,11 @@ void add_edge_trials(std::vector<Trial>& trials) {
   budgets.padded = true;
   budgets.budgets_only = true;
   // Rows of four heads in three tiles, which blocks share; of three heads, in strips of one, and
-  // in strips that have room for a fourth.
+  // in strips that have room for a fourth; of twelve, in three strips of four.
   for (const auto& [name, sizes] : {std::pair{"grouped_4x160x470", Sizes{1, 4, 1, 160, 470}},
                                     {"grouped_3x150x470", {1, 3, 1, 150, 470}},
-                                    {"grouped_3x20x470", {2, 3, 1, 20, 470}}}) {
+                                    {"grouped_3x20x470", {2, 3, 1, 20, 470}},
+                                    {"grouped_12x20x470", {1, 12, 1, 20, 470}}}) {
     trials.push_back(edited(name, trial_of("", shape_of("normal", sizes, Mask::kCausal), budgets),
                             vary_descales));
   }
