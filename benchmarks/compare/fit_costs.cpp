@@ -157,9 +157,9 @@ ChoiceLoss choice_loss(const std::vector<TimedKernel>& record,
   };
   std::map<std::string, Choice> choices;
   for (const TimedKernel& timed : record) {
-    const sm90::Cost& cost = costs[static_cast<std::size_t>(timed.kernel - sm90::kTileShapes)];
-    const double predicted =
-        dot({cost.launch_us, cost.tile_us, cost.v_us}, terms_of(*timed.kernel, timed.problem));
+    sm90::TileShape kernel = *timed.kernel;
+    kernel.cost = costs[static_cast<std::size_t>(timed.kernel - sm90::kTileShapes)];
+    const double predicted = sm90::predicted_us(kernel, timed.problem, kMultiprocessors, {});
     Choice& choice = choices[timed.shape];
     if (choice.kernels == 0 || predicted < choice.predicted) {
       choice.predicted = predicted;

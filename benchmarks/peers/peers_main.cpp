@@ -45,11 +45,15 @@ struct Arguments {
   bool exact = false;
   int drawn = 0;
   std::uint64_t draw_seed = 0;
+  bool few_rows = false;
   bool unquantised = false;
 
   bool wants_goals() const { return shapes == kGoal; }
   /// Goal and drawn shapes are many: they make a table of ratios of single launches.
   bool wants_ratios() const { return wants_goals() || drawn > 0; }
+  std::vector<reference::Shape> drawn_ones() const {
+    return drawn_shapes(drawn, draw_seed, few_rows);
+  }
 };
 
 /// All goal shapes, without and with the causal mask (benchmarks/run/goal_shapes.hpp), those that
@@ -72,7 +76,7 @@ Result<std::vector<reference::Shape>> chosen_shapes(const Arguments& arguments,
       return invalid_argument("--drawn goes with --shapes goal alone, got --shapes " +
                               reference::one_line(arguments.shapes));
     }
-    const auto drawn = drawn_shapes(arguments.drawn, arguments.draw_seed);
+    const auto drawn = arguments.drawn_ones();
     shapes.insert(shapes.end(), drawn.begin(), drawn.end());
     return shapes;
   }
@@ -137,8 +141,7 @@ std::string tables_of(const Arguments& arguments, const ContestResults& results)
   }
   const std::string seed = std::to_string(arguments.draw_seed);
   return (arguments.wants_goals() ? ratio_tables("Goal shapes", goals(), results) : "") +
-         ratio_tables("Shapes drawn by seed " + seed,
-                      drawn_shapes(arguments.drawn, arguments.draw_seed), results);
+         ratio_tables("Shapes drawn by seed " + seed, arguments.drawn_ones(), results);
 }
 
 Status write_all(ResultDirectory& directory, const RunInfo& run, const Device& device,
@@ -227,6 +230,9 @@ int main(int argc, char** argv) {
                                 "goal: a table of ratios")
                            .between(0, kMostDrawn);
   line.add("--draw-seed", arguments.draw_seed, "Of --drawn").needs(drawn);
+  line.add("--few-rows", arguments.few_rows,
+           "Of --drawn: 1 to 64 query rows, as in decode steps on whole tensors")
+      .needs(drawn);
   line.add(
       "--unquantised", arguments.unquantised,
       "From bf16 to bf16 in one call, beside cuDNN and FlashAttention-3: errors, times, and the "

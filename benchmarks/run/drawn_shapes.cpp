@@ -17,7 +17,6 @@ class Draw {
   explicit Draw(std::uint64_t seed) : random_(seed) {}
 
   Shape shape() {
-    constexpr int kDims[] = {64, 128, 256};
     constexpr double kMostKeys = 32768;
     constexpr double kMostHeads = 256;
     constexpr int kMostGroup = 8;
@@ -34,13 +33,36 @@ class Draw {
     shape.batch = static_cast<int>(log_uniform(1, kv_heads));
     shape.heads_kv = kv_heads / shape.batch;
     shape.heads_q = shape.heads_kv * group;
-    shape.mask = below(2) == 0 ? Mask::kNone : Mask::kCausal;
-    shape.inputs.family = "normal";
-    shape.name = name_of_sizes(shape);
+    finish(shape);
+    return shape;
+  }
+
+  Shape shape_of_few_rows() {
+    constexpr double kMostRows = 64;
+    constexpr double kMostKeys = 65536;
+    constexpr double kMostHeads = 512;
+    constexpr double kMostGroup = 16;
+    Shape shape;
+    shape.head_dim = kDims[below(3)];
+    shape.seq_kv = log_uniform(64, kMostKeys);
+    shape.seq_q = log_uniform(1, kMostRows);
+    const std::int64_t kv_heads = log_uniform(1, kMostHeads);  // of all batches
+    shape.batch = static_cast<int>(log_uniform(1, static_cast<double>(kv_heads)));
+    shape.heads_kv = static_cast<int>(kv_heads / shape.batch);
+    shape.heads_q = shape.heads_kv * static_cast<int>(log_uniform(1, kMostGroup));
+    finish(shape);
     return shape;
   }
 
  private:
+  static constexpr int kDims[] = {64, 128, 256};
+
+  void finish(Shape& shape) {
+    shape.mask = below(2) == 0 ? Mask::kNone : Mask::kCausal;
+    shape.inputs.family = "normal";
+    shape.name = name_of_sizes(shape);
+  }
+
   /// In [0, 1); by hand, because the standard leaves its distributions to the library.
   double unit() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
   int below(int count) { return static_cast<int>(unit() * count); }
@@ -68,11 +90,11 @@ bool fits(const Shape& shape) {
 
 }  // namespace
 
-std::vector<Shape> drawn_shapes(int count, std::uint64_t seed) {
+std::vector<Shape> drawn_shapes(int count, std::uint64_t seed, bool few_rows) {
   Draw draw(seed);
   std::vector<Shape> shapes;
   while (static_cast<int>(shapes.size()) < count) {
-    Shape shape = draw.shape();
+    Shape shape = few_rows ? draw.shape_of_few_rows() : draw.shape();
     const bool again = std::any_of(shapes.begin(), shapes.end(),
                                    [&](const Shape& other) { return other.name == shape.name; });
     if (fits(shape) && !again) shapes.push_back(std::move(shape));

@@ -32,7 +32,7 @@ inline constexpr Costs kCosts[] = {
 };
 /// Behind one another in a graph launches take 1.6 alone; sm90's costs, beside which these are
 /// compared, are of launches one by one.
-inline constexpr double kLaunch = 1.6 + 3.0;
+inline constexpr double kLaunch = 1.6 + 2.0;
 inline constexpr double kMerge = 0.5;
 inline constexpr double kMergeValue = 3.0e-4;  ///< of each split's O, on each warp
 /// Of the longest block, where only the device knows the lengths: less and more are better for

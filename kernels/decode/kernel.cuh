@@ -129,7 +129,7 @@ struct Kernel {
     const Queries queries = load_queries(p, work, row_group);
     const typename Operands::Queries q(queries.q);
     const bool has_rows = row_group * kWarpRows < work.rows;
-    const bool has_upper_rows = kHeads > 1 || row_group * kWarpRows + kWarpRows / 2 < work.rows;
+    const bool has_upper = has_upper_rows<S>(work, row_group);
     const int first_limit = key_limit(p, work, row_of(p, work, 0).query);
     attention::LaneRows rows;
     RowsOfLane<S> part{};
@@ -145,7 +145,7 @@ struct Kernel {
       float rescale[2] = {1.0F, 1.0F};
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        if (h == 1 && !has_upper_rows) break;
+        if (h == 1 && !has_upper) break;
         if (!seen_whole) mask_row(s, h, key_limit(p, work, queries.query[h]) - first);
         rescale[h] =
             attention::softmax_row_step<Operands::kLog2Scale>(s, h, queries.factor[h], rows.row[h]);
@@ -164,9 +164,10 @@ struct Kernel {
   }
 
   GPU_FN static void run(const Params& p, Shared& sm) {
+    Work work = place_of_block(p);
     gpu::pdl_wait();
     gpu::pdl_launch_dependents();
-    const Work work = work_of_block(p);
+    read_lengths(p, work);
     if (work.sequence.bad_queries || work.sequence.bad_keys) tell_fault(p);
     if (work.rows <= 0 || work.split >= work.splits) return;
     const int row_group = gpu::warp_idx() % S::kRowGroups;
@@ -174,10 +175,10 @@ struct Kernel {
     KvRing<S> ring(p, work, sm.stages, row_group, key_group);
     RowsOfLane<S> rows = attend(p, work, ring, row_group);
     gpu::sync_block();  // stages_free
-    if (key_group > 0) write_part(sm.parts, key_group - 1, row_group, rows);
+    if (key_group > 0) write_part(sm.parts, work, key_group - 1, row_group, rows);
     gpu::sync_block();  // parts_ready
     if (key_group == 0) {
-      add_parts(sm.parts, row_group, rows);
+      add_parts(sm.parts, work, row_group, rows);
       if (work.splits == 1) {
         store_rows(p, work, row_group, rows);
       } else {

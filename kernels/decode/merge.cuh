@@ -24,6 +24,12 @@ GPU_FN constexpr int first_sixteen(int h) {
   return S::kHeads > 1 ? h * (S::kHeadDim / 16) : 0;
 }
 
+/// Whether any of rows 8 to 15 of a warp exists.
+template <class S>
+GPU_FN bool has_upper_rows(const Work& work, int row_group) {
+  return S::kHeads > 1 || row_group * kWarpRows + kWarpRows / 2 < work.rows;
+}
+
 /// What a lane has of its warp's 16 rows, g and g + 8 (h): m in units of log2(e), l of the whole
 /// row, and O, tiles 2 b and 2 b + 1 with the even and the odd dims of 16 b .. 16 b + 15.
 template <class S>
@@ -74,9 +80,11 @@ struct GroupParts {
 };
 
 template <class S>
-GPU_FN void write_part(GroupParts<S>& to, int group, int row_group, const RowsOfLane<S>& part) {
+GPU_FN void write_part(GroupParts<S>& to, const Work& work, int group, int row_group,
+                       const RowsOfLane<S>& part) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
+    if (S::kRowGroups == 1 && h == 1 && !has_upper_rows<S>(work, row_group)) break;
 #pragma unroll
     for (int b = 0; b < S::kHeadDim / 16; ++b) {
       to.o[group][row_group][b][h][gpu::lane_idx()] = part.four(b, h);
@@ -88,9 +96,11 @@ GPU_FN void write_part(GroupParts<S>& to, int group, int row_group, const RowsOf
 
 /// The other key groups' parts of this warp's rows, added to its own.
 template <class S>
-GPU_FN void add_parts(const GroupParts<S>& from, int row_group, RowsOfLane<S>& rows) {
+GPU_FN void add_parts(const GroupParts<S>& from, const Work& work, int row_group,
+                      RowsOfLane<S>& rows) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
+    if (S::kRowGroups == 1 && h == 1 && !has_upper_rows<S>(work, row_group)) break;
     const int row = row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h;
     attention::RowState part[S::kKeyGroups - 1];
 #pragma unroll
@@ -112,12 +122,16 @@ GPU_FN void add_parts(const GroupParts<S>& from, int row_group, RowsOfLane<S>& r
   }
 }
 
+/// A merge asks for it before it reads the splits, for memory answers late.
+GPU_FN float v_descale_of(const Params& p, const Work& work, int kv_head) {
+  return p.descale_v[static_cast<std::int64_t>(work.batch) * p.heads_kv + kv_head];
+}
+
 /// The lane's four of 16 dims of a row of O, and with the first of all the row's LSE.
-GPU_FN void store(const Params& p, const Work& work, const Row& row, int sixteen,
+GPU_FN void store(const Params& p, const Work& work, const Row& row, int sixteen, float v_descale,
                   const attention::RowState& state, const float4& sum) {
   const int dim = gpu::lane_idx() % 4 * 4;
-  const std::int64_t kv_head = static_cast<std::int64_t>(work.batch) * p.heads_kv + row.kv_head;
-  float scale = attention::output_scale(state, p.descale_v[kv_head]);
+  float scale = attention::output_scale(state, v_descale);
   if (p.output == Dtype::kE4M3) scale /= *p.o_scale;
   std::uint16_t* const out =
       attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides, work.batch, row.head,
@@ -139,9 +153,10 @@ GPU_FN void store_rows(const Params& p, const Work& work, int row_group,
   for (int h = 0; h < 2; ++h) {
     const Row row = row_of(p, work, row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h);
     if (!row.exists) continue;
+    const float v_descale = v_descale_of(p, work, row.kv_head);
 #pragma unroll
     for (int b = 0; b < S::kHeadDim / 16; ++b) {
-      store(p, work, row, b, rows.state[h], rows.four(b, h));
+      store(p, work, row, b, v_descale, rows.state[h], rows.four(b, h));
     }
   }
 }
@@ -196,6 +211,7 @@ GPU_FN void merge_splits(const Params& p, const Work& work) {
     const int in_tile = row_group * kWarpRows + gpu::lane_idx() / 4 + 8 * h;
     const Row row = row_of(p, work, in_tile);
     if (!row.exists) continue;
+    const float v_descale = v_descale_of(p, work, row.kv_head);
     attention::RowState state;
     float4 sum[kTogether] = {};
 #pragma unroll 1
@@ -221,7 +237,7 @@ GPU_FN void merge_splits(const Params& p, const Work& work) {
     }
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
-      store(p, work, row, b + k, state, sum[k]);
+      store(p, work, row, b + k, v_descale, state, sum[k]);
     }
   }
 }

@@ -104,7 +104,8 @@ GPU_FN int key_limit(const Params& p, const Work& work, int query) {
   return p.causal ? s.keys + query + 1 - s.queries : s.keys;
 }
 
-GPU_FN Work work_of_block(const Params& p) {
+/// What a block knows before anything in memory is read: the lengths are not yet.
+GPU_FN Work place_of_block(const Params& p) {
   Work work{};
   const int block = static_cast<int>(gpu::block_idx().x);
   work.unit = attention::quotient(block, p.splits);
@@ -113,19 +114,23 @@ GPU_FN Work work_of_block(const Params& p) {
   work.first_row = (work.unit - batch_head * p.row_tiles.value) * p.tile_rows;
   work.batch = attention::quotient(batch_head, p.head_tiles);
   work.kv_head = (batch_head - work.batch * p.head_tiles.value) * p.tile_heads;
+  work.first = work.split * p.split_keys.value;
+  return work;
+}
+
+/// The rest of it.
+GPU_FN void read_lengths(const Params& p, Work& work) {
   work.sequence = attention::sequence_of(p.sequences, work.batch);
   const int rows = work.sequence.queries * p.group.value - work.first_row;
   work.rows = rows < p.tile_rows ? rows : p.tile_rows;
   const int keys = work.sequence.keys;
   const int needed = attention::quotient(keys + p.split_keys.value - 1, p.split_keys);
   work.splits = needed > 1 ? needed : 1;
-  work.first = work.split * p.split_keys.value;
   work.end = keys - work.first > p.split_keys.value ? work.first + p.split_keys.value : keys;
   if (work.rows > 0) {
     const int seen = key_limit(p, work, row_of(p, work, work.rows - 1).query);
     if (seen < work.end) work.end = seen;
   }
-  return work;
 }
 
 }  // namespace GPU_BACKEND

@@ -20,19 +20,25 @@
 namespace fp8_sdpa::sm90 {
 namespace {
 
-/// At which K and V come from an H200's memory.
-constexpr double kBytesPerUs = 4.0e6;
+/// At which K and V come from an H200's memory: the smaller a tile's box, the less is under way.
+/// Boxes of 64 keys of head_dim 64 come no faster from the L2 cache either, once for each work
+/// tile.
+constexpr double bytes_per_us(int head_dim) {
+  return head_dim == 64 ? 3.3e6 : head_dim == 128 ? 3.9e6 : 3.8e6;
+}
+constexpr double kSmallBoxBytesPerUs = 2.7e6;
+constexpr std::int64_t kSmallBox = 4096;
 /// That a work tile of a ragged batch takes beside its KV tiles.
 constexpr double kWorkTileUs = 2.0;
 /// Of a KV tile's time, where one consumer warpgroup alone has rows and few boxes bring the tile:
-/// measured in pages of 64 and 128 keys, where pages of 16 take all of it.
+/// measured in pages of 64 and 128 keys, where pages of 16 take all of it. Of whole tensors too,
+/// for which there are faster kernels.
 constexpr double kOneRowGroup = 0.6;
 constexpr int kLargePage = 64;
 /// By how much longer the tiles take where heads share them, under the causal mask; and where all
-/// of a KV head's rows are one warpgroup's, and keys come one tile after the other: seen on an
-/// H200.
+/// of a KV head's rows are one warpgroup's, from head_dim 128 on: seen on an H200.
 constexpr double kCausalOfShared = 1.04;
-constexpr double kFewRowsOfShared = 1.3;
+constexpr double kFewRowsOfShared = 1.2;
 
 /// The work tile that is dealt `work tile`-th, longest first; the warpgroups that share its rows
 /// have equally many KV tiles.
@@ -59,8 +65,24 @@ WorkTileSize size_of_work_tile(const Config& config, const Problem& p, const Pac
 /// Of a ragged batch's KV tile, as a part of what one takes that all consumers have rows of.
 double part_of_ragged_tile(const Packing& packing, const Problem& p) {
   const bool large = p.pages.block_table == nullptr || p.pages.page_size >= kLargePage;
-  const std::int64_t rows = packing.rows(mean_queries(p));
-  return large && rows <= kWarpgroupRows ? kOneRowGroup : 1.0;
+  const bool few = packing.rows(mean_queries(p)) <= kWarpgroupRows;
+  return large && few && attention::is_ragged_or_paged(p) ? kOneRowGroup : 1.0;
+}
+
+/// That K and V are under way for.
+double transfer_us(const Config& config, const Packing& packing, const Problem& p) {
+  const double kv_bytes = static_cast<double>(size_of(p.k.dtype) + size_of(p.v.dtype)) *
+                          static_cast<double>(p.seq_kv) * p.head_dim;
+  const double heads = static_cast<double>(p.batch) * p.heads_kv;
+  const double from_memory = heads * kv_bytes / bytes_per_us(p.head_dim);
+  if (config.tile_n * p.head_dim > kSmallBox) return from_memory;
+  const double work_tiles = static_cast<double>(p.batch) * packing.heads *
+                            static_cast<double>(packing.row_tiles(p.seq_q));
+  const double seen =
+      p.mask == Mask::kCausal && p.seq_q <= p.seq_kv
+          ? 1.0 - static_cast<double>(p.seq_q) / (2.0 * static_cast<double>(p.seq_kv))
+          : 1.0;
+  return std::max(from_memory, work_tiles * seen * kv_bytes / kSmallBoxBytesPerUs);
 }
 
 }  // namespace
@@ -87,19 +109,17 @@ Load load_of(const TileShape& shape, const Problem& p, int sm_count, const PlanO
 double predicted_us(const TileShape& shape, const Problem& p, int sm_count,
                     const PlanOptions& options) {
   const Load load = load_of(shape, p, sm_count, options);
-  const double kv_bytes = static_cast<double>(size_of(p.k.dtype) + size_of(p.v.dtype)) * p.batch *
-                          p.heads_kv * static_cast<double>(p.seq_kv) * p.head_dim;
   const Packing packing = packing_of(shape.config, p);
   const std::int64_t rounds =
       shape.config.ragged ? packing.row_tiles(mean_queries(p)) * p.batch * packing.heads / sm_count
                           : 0;
   const double tile_us =
       shape.cost.tile_us * (shape.config.ragged ? part_of_ragged_tile(packing, p) : 1.0);
-  const bool few_rows =
-      shape.config.packed_gqa && packing.group > 1 && packing.rows(p.seq_q) <= kWarpgroupRows;
+  const bool few_rows = shape.config.packed_gqa && packing.group > 1 && p.head_dim > 64 &&
+                        packing.rows(p.seq_q) <= kWarpgroupRows;
+  const double tiles_us = (few_rows ? kFewRowsOfShared : 1.0) * tile_us * load.tiles;
   return shape.cost.launch_us + kWorkTileUs * static_cast<double>(rounds) +
-         (few_rows ? kFewRowsOfShared : 1.0) *
-             std::max(tile_us * load.tiles, kv_bytes / kBytesPerUs) +
+         std::max(tiles_us, transfer_us(shape.config, packing, p)) +
          shape.cost.v_us * 1e-6 * load.v;
 }
 

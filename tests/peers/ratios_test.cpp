@@ -57,6 +57,28 @@ TEST(DrawnShapes, AreWithinTheirRangesAndReachThem) {
   EXPECT_GT(most_heads, 200);
 }
 
+TEST(DrawnShapes, OfFewRowsAreAsDecodeStepsAre) {
+  std::int64_t most_rows = 0;
+  std::int64_t most_keys = 0;
+  int most_kv_heads = 0;
+  std::set<int> groups;
+  for (const Shape& shape : drawn_shapes(300, 1, true)) {
+    EXPECT_GE(shape.seq_q, 1) << shape.name;
+    EXPECT_GE(shape.seq_kv, 64) << shape.name;
+    EXPECT_LE(shape.batch * shape.heads_kv, 512) << shape.name;
+    ASSERT_EQ(shape.heads_q % shape.heads_kv, 0) << shape.name;
+    groups.insert(shape.heads_q / shape.heads_kv);
+    most_rows = std::max(most_rows, shape.seq_q);
+    most_keys = std::max(most_keys, shape.seq_kv);
+    most_kv_heads = std::max(most_kv_heads, shape.batch * shape.heads_kv);
+  }
+  EXPECT_NEAR(static_cast<double>(most_rows), 62, 2);
+  EXPECT_NEAR(static_cast<double>(most_keys), 60000, 5536);
+  EXPECT_NEAR(most_kv_heads, 490, 22);
+  EXPECT_EQ(*groups.begin(), 1);
+  EXPECT_EQ(*groups.rbegin(), 16);
+}
+
 TEST(DrawnShapes, AreTheSameForTheSameSeedAlone) {
   EXPECT_EQ(drawn_shapes(60, 7), drawn_shapes(60, 7));
   EXPECT_NE(drawn_shapes(60, 7), drawn_shapes(60, 8));

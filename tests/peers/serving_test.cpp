@@ -56,6 +56,16 @@ void expect_judged(const Cache& cache, const char* variant) {
   EXPECT_TRUE(std::isnan(cache.errors()->lse));
 }
 
+// Whether it is there or not: a peer that is taken to serve whole tensors alone is left out of
+// every case in pages.
+TEST(Serving, FlashAttentionIsGivenPages) {
+  ASSERT_EQ(flash3_source().peers.size(), 2U);
+  for (const Peer& peer : flash3_source().peers) {
+    EXPECT_TRUE(peer.variant.impl->serves_caches) << peer.variant.name;
+    EXPECT_FALSE(peer.variant.impl->serves_blocks) << peer.variant.name;
+  }
+}
+
 TEST(Serving, FlashAttentionIsNotGivenPackedSequencesOrLengthsOfDenseOnes) {
   Device hopper = host_executor();
   hopper.backend = Backend::kDevice;

@@ -158,11 +158,14 @@ class Prepared final : public Flash3Attention {
 
 double output_scale(const Plan& /*plan*/) { return 1.0; }
 
-constexpr bool kServesCaches = true;
-constexpr detail::VariantImpl kImpl{
-    supports, {nullptr, prepare<false>, launch}, {}, nullptr, kServesCaches};
-constexpr detail::VariantImpl kNoSplitImpl{
-    supports, {nullptr, prepare<true>, launch}, {}, nullptr, kServesCaches};
+constexpr detail::VariantImpl kImpl{.supports = supports,
+                                    .device = {nullptr, prepare<false>, launch},
+                                    .host = {},
+                                    .serves_caches = true};
+constexpr detail::VariantImpl kNoSplitImpl{.supports = supports,
+                                           .device = {nullptr, prepare<true>, launch},
+                                           .host = {},
+                                           .serves_caches = true};
 constexpr Formats kFormats{reference::Weights::kE4M3, Dtype::kBFloat16};
 
 constexpr Peer kPeers[] = {

@@ -280,19 +280,19 @@ TEST(DecodeSplits, AreThoseOfTheCostModel) {
   };
   const std::int32_t lengths[] = {0};
   for (const Cut& cut :
-       {Cut{1, 1, 1, 1, 131072, 64, false, 1024, 17.73},
-        Cut{1, 8, 8, 1, 131072, 128, false, 4096, 70.98},
-        Cut{1, 64, 8, 1, 2048, 128, false, 128, 10.13},
-        Cut{16, 64, 8, 1, 32768, 64, false, 16384, 133.71},
-        Cut{17, 128, 8, 1, 32768, 256, false, 2560, 619.63},
-        Cut{33, 16, 8, 8, 5000, 128, false, 5120, 81.40},
-        Cut{7, 16, 8, 9, 5000, 128, false, 2560, 63.92},
-        Cut{3, 32, 2, 4, 9000, 64, false, 512, 18.89},
-        Cut{3, 32, 2, 2, 9000, 256, false, 512, 50.78},
-        Cut{128, 64, 8, 1, 8192, 128, false, 8192, 500.77},
-        Cut{128, 64, 8, 1, 8192, 128, true, 4096, 525.30},
-        Cut{128, 64, 8, 1, 300, 128, true, 384, 35.01}, Cut{1, 1, 1, 1, 1, 64, false, 128, 7.40},
-        Cut{1, 1, 1, 1, 128, 64, false, 128, 8.01}, Cut{1, 1, 1, 1, 129, 64, false, 256, 8.02}}) {
+       {Cut{1, 1, 1, 1, 131072, 64, false, 1024, 16.73},
+        Cut{1, 8, 8, 1, 131072, 128, false, 4096, 69.98},
+        Cut{1, 64, 8, 1, 2048, 128, false, 128, 9.13},
+        Cut{16, 64, 8, 1, 32768, 64, false, 16384, 132.71},
+        Cut{17, 128, 8, 1, 32768, 256, false, 2560, 618.63},
+        Cut{33, 16, 8, 8, 5000, 128, false, 5120, 80.40},
+        Cut{7, 16, 8, 9, 5000, 128, false, 2560, 62.92},
+        Cut{3, 32, 2, 4, 9000, 64, false, 512, 17.89},
+        Cut{3, 32, 2, 2, 9000, 256, false, 512, 49.78},
+        Cut{128, 64, 8, 1, 8192, 128, false, 8192, 499.77},
+        Cut{128, 64, 8, 1, 8192, 128, true, 4096, 524.30},
+        Cut{128, 64, 8, 1, 300, 128, true, 384, 34.01}, Cut{1, 1, 1, 1, 1, 64, false, 128, 6.40},
+        Cut{1, 1, 1, 1, 128, 64, false, 128, 7.01}, Cut{1, 1, 1, 1, 129, 64, false, 256, 7.02}}) {
     Problem p = made_up(cut.batch, cut.heads_q, cut.heads_kv, cut.seq_q, cut.keys, cut.head_dim);
     if (cut.ragged) p.ragged.seqused_kv = lengths;
     const std::string name = std::to_string(cut.batch) + " x " + std::to_string(cut.keys);

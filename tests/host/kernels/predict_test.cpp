@@ -44,7 +44,7 @@ TEST(Choose, PredictionsAreThoseOfTheCostModel) {
       {"sm90_ping_pong_d128_rounded", 40.55, 28.89},
       {"sm90_ping_pong_d256_exact", 61.77, 41.13},
       {"sm90_intra_overlap_d128_exact", 43.07, 29.74},
-      {"sm90_kv_split_d64_exact", 38.92, 30.34},
+      {"sm90_kv_split_d64_exact", 40.40, 30.34},
       {"sm90_kv_split_d128_exact", 54.17, 40.73},
       {"sm90_kv_split2_d64_rounded", 26.00, 20.48},
       {"sm90_short_d64_exact", 6.81, 6.81},
@@ -98,13 +98,13 @@ TEST(Choose, FewRowsOnLargePagesTakeLess) {
     return predicted_us(ragged, p, 132, {}) - ragged.cost.launch_us;
   };
   EXPECT_NEAR(tiles_us(64, 64), 0.6 * tiles_us(32, 64), 1e-9);
-  EXPECT_NEAR(tiles_us(0, 64), 0.6 * tiles_us(32, 64), 1e-9) << "no pages at all";
+  EXPECT_EQ(tiles_us(0, 64), tiles_us(32, 64)) << "whole tensors";
   EXPECT_EQ(tiles_us(64, 65), tiles_us(32, 65));
   EXPECT_EQ(tiles_us(32, 64), tiles_us(32, 65));
 }
 
-// Four heads that share tiles: under the causal mask, and where one warpgroup has all rows of a KV
-// head.
+// Four heads that share tiles: under the causal mask, and, from head_dim 128 on, where one
+// warpgroup has all rows of a KV head.
 TEST(Choose, SharedHeadsTakeLonger) {
   const sm90::TileShape& shape =
       sm90::kTileShapes[sm90::find_tile_shape("sm90_packed_gqa", 128, /*exact=*/false)];
@@ -120,18 +120,27 @@ TEST(Choose, SharedHeadsTakeLonger) {
   EXPECT_NEAR(none, none_tiles, 1e-9);
   EXPECT_NEAR(causal, 1.04 * none, 1e-9);
   const auto [few, few_tiles] = tiles_us(16, Mask::kNone);
-  EXPECT_NEAR(few, 1.3 * few_tiles, 1e-9);
+  EXPECT_NEAR(few, 1.2 * few_tiles, 1e-9);
   const auto [more, more_tiles] = tiles_us(17, Mask::kNone);
   EXPECT_NEAR(more, more_tiles, 1e-9);
 }
 
-// K and V of 132 heads of 16k keys, 1.1 GB at 4 TB/s, are longer under way than their tiles take.
+// K and V of 132 heads of 16k keys, 1.1 GB at head_dim 256, are longer under way than their tiles
+// take: at 3.8 TB/s, 3.9 at head_dim 128, 3.3 at 64.
 TEST(Choose, KeysComeNoFasterThanMemory) {
-  Problem wide = problem_of({1, 132, 16384, 256});
-  wide.seq_q = 128;
-  const sm90::TileShape& shape =
-      sm90::kTileShapes[sm90::find_tile_shape("sm90_independent", 256, /*exact=*/false)];
-  EXPECT_NEAR(predicted_us(shape, wide, 132, {}), shape.cost.launch_us + 276.824, 0.005);
+  const auto transfer_us = [](const char* variant, int head_dim, std::int64_t queries) {
+    Problem wide = problem_of({1, 132, 16384, head_dim});
+    wide.seq_q = queries;
+    const sm90::TileShape& shape =
+        sm90::kTileShapes[sm90::find_tile_shape(variant, head_dim, /*exact=*/false)];
+    return predicted_us(shape, wide, 132, {}) - shape.cost.launch_us;
+  };
+  EXPECT_NEAR(transfer_us("sm90_independent", 256, 128), 291.394, 0.005);
+  EXPECT_NEAR(transfer_us("sm90_kv_split", 128, 64), 141.961, 0.005);
+  EXPECT_NEAR(transfer_us("sm90_kv_split2", 64, 64), 83.886, 0.005);
+  // In boxes of 64 keys, once for each 64 rows.
+  EXPECT_NEAR(transfer_us("sm90_kv_split", 64, 1), 102.527, 0.005);
+  EXPECT_NEAR(transfer_us("sm90_kv_split", 64, 65), 205.054, 0.005);
 }
 
 // A device's own multiprocessors, not an H200's.

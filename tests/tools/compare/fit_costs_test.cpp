@@ -68,6 +68,12 @@ TEST(FitCosts, TheTableIsTheRecords) {
   EXPECT_GT(loss.shapes, 150);
   EXPECT_GE(loss.mean, 1.0);
   EXPECT_LT(loss.mean, 1.01);
+  // Shapes of 1 to 64 rows, which the costs were not fitted to: memory is what binds.
+  const auto few_rows = read_record(text_of("results/h200/shapes/few_rows_times.csv"));
+  ASSERT_TRUE(few_rows.ok()) << few_rows.status().message();
+  const ChoiceLoss of_few_rows = choice_loss(*few_rows, costs);
+  EXPECT_GT(of_few_rows.shapes, 100);
+  EXPECT_LT(of_few_rows.mean, 1.02);
 }
 
 TEST(FitCosts, TheLossIsOfTheChosenKernel) {
