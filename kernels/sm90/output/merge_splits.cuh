@@ -108,7 +108,7 @@ struct MergeSplits {
         add(part_of_split(warp_split<T>(p, i, warp), part, lane), true, rows, o);
       }
     } else {
-      add_every_fourth(p, first + own, end, warp, part, lane, rows, o);
+      add_own_splits(p, first + own, end, warp, part, lane, rows, o);
     }
     for (int apart = kLanes; apart < gpu::kWarpSize; apart *= 2) {
       Part other;
@@ -163,9 +163,9 @@ struct MergeSplits {
     }
     return made;
   }
-  /// Adds every fourth split from `first` on, of which a lane loads eight before it adds them.
-  GPU_FN static void add_every_fourth(const Params& p, int first, int end, int warp, int part,
-                                      int lane, Rows& rows, float (&o)[4 * kUnits]) {
+  /// Adds every kSharing-th split from `first` on, of which a lane loads eight before it adds them.
+  GPU_FN static void add_own_splits(const Params& p, int first, int end, int warp, int part,
+                                    int lane, Rows& rows, float (&o)[4 * kUnits]) {
     constexpr int kAtOnce = 8;
     for (int i = first; i < end; i += kAtOnce * kSharing) {
       Part parts[kAtOnce];
