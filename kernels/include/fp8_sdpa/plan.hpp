@@ -64,7 +64,7 @@ class Plan {
   const detail::PlanState& state() const { return state_; }
   /// Bytes of device memory that forward() needs beside the tensors, aligned to
   /// kWorkspaceAlignment: for the parts of query tiles that blocks share, and for V where it is
-  /// transposed once for all blocks. Often 0; always 0 but for sm90.
+  /// transposed once for all blocks. Often 0; always 0 but for sm90 and decode.
   std::size_t workspace_bytes() const { return state_.workspace_bytes; }
   /// What rounding P and O costs beside exact attention of the same codes: root mean square, as a
   /// part of O's, where V has no mean and many keys carry a row.

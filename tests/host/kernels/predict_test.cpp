@@ -106,10 +106,10 @@ TEST(Choose, FewRowsOnLargePagesTakeLess) {
 // Four heads that share tiles: under the causal mask, and, from head_dim 128 on, where one
 // warpgroup has all rows of a KV head.
 TEST(Choose, SharedHeadsTakeLonger) {
-  const sm90::TileShape& shape =
-      sm90::kTileShapes[sm90::find_tile_shape("sm90_packed_gqa", 128, /*exact=*/false)];
-  const auto tiles_us = [&](std::int64_t queries, Mask mask) {
-    Problem p = problem_of({1, 8, 4096, 128}, mask);
+  const auto tiles_us = [](std::int64_t queries, Mask mask, int head_dim = 128) {
+    const sm90::TileShape& shape =
+        sm90::kTileShapes[sm90::find_tile_shape("sm90_packed_gqa", head_dim, /*exact=*/false)];
+    Problem p = problem_of({1, 8, 4096, head_dim}, mask);
     p.heads_q = 32;
     p.seq_q = queries;
     const double us = predicted_us(shape, p, 132, {}) - shape.cost.launch_us;
@@ -123,13 +123,18 @@ TEST(Choose, SharedHeadsTakeLonger) {
   EXPECT_NEAR(few, 1.2 * few_tiles, 1e-9);
   const auto [more, more_tiles] = tiles_us(17, Mask::kNone);
   EXPECT_NEAR(more, more_tiles, 1e-9);
+  const auto [narrow, narrow_tiles] = tiles_us(16, Mask::kNone, 64);
+  EXPECT_NEAR(narrow, narrow_tiles, 1e-9);
+  const auto [wide, wide_tiles] = tiles_us(16, Mask::kNone, 256);
+  EXPECT_NEAR(wide, 1.2 * wide_tiles, 1e-9);
 }
 
 // K and V of 132 heads of 16k keys, 1.1 GB at head_dim 256, are longer under way than their tiles
 // take: at 3.8 TB/s, 3.9 at head_dim 128, 3.3 at 64.
 TEST(Choose, KeysComeNoFasterThanMemory) {
-  const auto transfer_us = [](const char* variant, int head_dim, std::int64_t queries) {
-    Problem wide = problem_of({1, 132, 16384, head_dim});
+  const auto transfer_us = [](const char* variant, int head_dim, std::int64_t queries,
+                              Mask mask = Mask::kNone) {
+    Problem wide = problem_of({1, 132, 16384, head_dim}, mask);
     wide.seq_q = queries;
     const sm90::TileShape& shape =
         sm90::kTileShapes[sm90::find_tile_shape(variant, head_dim, /*exact=*/false)];
@@ -141,6 +146,12 @@ TEST(Choose, KeysComeNoFasterThanMemory) {
   // In boxes of 64 keys, once for each 64 rows.
   EXPECT_NEAR(transfer_us("sm90_kv_split", 64, 1), 102.527, 0.005);
   EXPECT_NEAR(transfer_us("sm90_kv_split", 64, 65), 205.054, 0.005);
+  // Under the causal mask those that are seen: half, of as many queries as keys; of twice as many
+  // the first half sees none.
+  EXPECT_NEAR(transfer_us("sm90_kv_split", 64, 16384), 256 * 102.527, 0.5);
+  EXPECT_NEAR(transfer_us("sm90_kv_split", 64, 16384, Mask::kCausal), 128 * 102.527, 0.5);
+  EXPECT_NEAR(transfer_us("sm90_kv_split", 64, 8192, Mask::kCausal), 96 * 102.527, 0.5);
+  EXPECT_NEAR(transfer_us("sm90_kv_split", 64, 32768, Mask::kCausal), 128 * 102.527, 0.5);
 }
 
 // A device's own multiprocessors, not an H200's.
