@@ -78,10 +78,10 @@ double transfer_us(const Config& config, const Packing& packing, const Problem& 
   if (config.tile_n * p.head_dim > kSmallBox) return from_memory;
   const double work_tiles = static_cast<double>(p.batch) * packing.heads *
                             static_cast<double>(packing.row_tiles(p.seq_q));
-  const double rows_of_keys = static_cast<double>(p.seq_q) / static_cast<double>(p.seq_kv);
-  const double under_mask = rows_of_keys <= 1.0 ? 1.0 - rows_of_keys / 2.0 : 0.5 / rows_of_keys;
-  const double seen = p.mask == Mask::kCausal ? under_mask : 1.0;
-  return std::max(from_memory, work_tiles * seen * kv_bytes / kSmallBoxBytesPerUs);
+  const double above_mask =
+      p.mask == Mask::kCausal ? static_cast<double>(p.seq_q) / (2.0 * static_cast<double>(p.seq_kv))
+                              : 0.0;
+  return std::max(from_memory, work_tiles * (1.0 - above_mask) * kv_bytes / kSmallBoxBytesPerUs);
 }
 
 }  // namespace

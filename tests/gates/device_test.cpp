@@ -324,7 +324,7 @@ TEST_P(LargeOnDevice, TensorsPastTwoToThe31Elements) {
   constexpr int kHeads = 1000;
   constexpr std::int64_t kSeq = 1024;
   static_assert(std::int64_t{kBatch} * kHeads * kSeq * 64 > std::int64_t{1} << 31);
-  if (GetParam().rows(kSeq) < kSeq) return;  // of few rows: the next test's keys are as many
+  if (GetParam().rows(kSeq) < kSeq) return;  // of few rows: Views, on the host executor
   expect_every_head(GetParam(), device_, kBatch, kHeads, kSeq);
 }
 

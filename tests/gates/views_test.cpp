@@ -1,10 +1,12 @@
 // Views that a problem may have and a contiguous tensor has not: strides that are not used, and
 // memory that several heads, batches or rows share.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -125,6 +127,64 @@ TEST_P(Views, RowsMayOverlap) {
       for (Tensor* tensor : {&p.q, &p.k, &p.v}) {
         tensor->data = windows[which++].data();
         tensor->stride_seq = 16;
+      }
+    };
+    SCOPED_TRACE(testing::Message() << "head_dim " << head_dim);
+    expect_pass(variant(), *data, device_, options);
+  }
+}
+
+/// Addresses, of which those that are written to have memory.
+class Reserved {
+ public:
+  explicit Reserved(std::size_t bytes)
+      : bytes_(bytes),
+        data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
+  Reserved(const Reserved&) = delete;
+  Reserved& operator=(const Reserved&) = delete;
+  ~Reserved() {
+    if (ok()) munmap(data_, bytes_);
+  }
+  bool ok() const { return data_ != MAP_FAILED; }
+  std::uint8_t* data() const { return static_cast<std::uint8_t*>(data_); }
+
+ private:
+  std::size_t bytes_;
+  void* data_;
+};
+
+// An offset of 32 bits would bring the second head's rows to the first one's.
+TEST_P(Views, HeadsMayBeFourGigabytesApart) {
+  if (!ready_ || device_.backend != Backend::kHost) return;  // it is seen in memory of the test
+  constexpr std::size_t kApart = (std::size_t{1} << 32) + 4096;
+  constexpr std::size_t kMostBytesOfHead = std::size_t{1} << 20;
+  for (const int head_dim : head_dims()) {
+    const reference::Shape shape = make_shape(1, 2, 20, keys(72), head_dim);
+    reference::CheckOptions options;
+    options.rerun = false;
+    options.budgets_only = true;
+    if (!serves_or_known_decline(variant(), shape, device_, options)) continue;
+    reference::CaseData codes_of = *case_data(shape, 94, codes());
+    const Reserved k(kApart + kMostBytesOfHead);
+    const Reserved v(kApart + kMostBytesOfHead);
+    ASSERT_TRUE(k.ok() && v.ok());
+    const auto spread = [&](const std::vector<std::uint8_t>& bytes, const Reserved& to) {
+      const std::size_t head = bytes.size() / 2;
+      ASSERT_LE(head, kMostBytesOfHead);
+      std::memcpy(to.data(), bytes.data(), head);
+      std::memcpy(to.data() + kApart, bytes.data() + head, head);
+    };
+    spread(codes_of.k.codes, k);
+    spread(
+        variant().int8 ? reference::value_bytes(codes_of.v, variant().weights) : codes_of.v.codes,
+        v);
+    const auto data = reference::from_codes(std::move(codes_of));
+    options.edit = [&](Problem& p) {
+      p.k.data = k.data();
+      p.v.data = v.data();
+      for (Tensor* tensor : {&p.k, &p.v}) {
+        tensor->stride_head = static_cast<std::int64_t>(kApart) / size_of(tensor->dtype);
       }
     };
     SCOPED_TRACE(testing::Message() << "head_dim " << head_dim);

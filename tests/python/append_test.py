@@ -93,6 +93,14 @@ def test_what_has_no_place_is_not_written(device):
         fp8_sdpa.append(k[:1], v[:1], *cache, torch.tensor([slot], device=device), fault=fault)
         assert fault.item() == 1
         fault.zero_()
+    table = torch.ones(10, 64, device=device)
+    for position, is_told in ((9, 0), (10, 1), (-1, 1)):
+        slots, positions = (torch.tensor([n], device=device) for n in (50, position))
+        fp8_sdpa.append(k[:1], v[:1], *cache, slots, cos_sin=table, positions=positions, fault=fault)
+        assert fault.item() == is_told
+        assert (rows(cache[0])[50] == 0xFF).all() == is_told
+        rows(cache[0])[50] = 0xFF
+        fault.zero_()
     fp8_sdpa.append(k[:0], v[:0], *cache, torch.tensor([], dtype=torch.int64, device=device))
 
 
@@ -131,10 +139,12 @@ def test_refusals_name_what_is_wrong(device):
         ("v_cache overlaps k_cache", call(k, v, cache[0], cache[0], slots)),
         ("slot_mapping must be int64, contiguous, of shape (9)", call(k, v, *cache, slots.int())),
         ("slot_mapping must be int64", call(k, v, *cache, slots[1:])),
+        ("slot_mapping must be int64, contiguous, of shape (9)", call(k, v, *cache, slots[:, None])),
         ("slot_mapping must be int64, contiguous",
          call(k, v, *cache, slots.repeat_interleave(2)[::2])),
         ("k_descale must be float32", call(k, v, *cache, slots, DESCALES.double().to(device))),
         ("cos_sin and positions are for each other", call(k, v, *cache, slots, cos_sin=table)),
+        ("cos_sin and positions are for each other", call(k, v, *cache, slots, positions=positions)),
         ("cos_sin must be float32", call(k, v, *cache, slots, cos_sin=table.half(), positions=positions)),
         ("positions must be int64, contiguous, of shape (9)",
          call(k, v, *cache, slots, cos_sin=table, positions=positions[1:])),

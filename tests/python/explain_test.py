@@ -94,6 +94,7 @@ def test_explain_of_codes_takes_the_options_too(device):
     assert fp8_sdpa.explain(*of, causal=True) != plain
     assert fp8_sdpa.explain(*of, return_lse=True, exact_lse=True) != plain
     assert fp8_sdpa.explain(*of, return_lse=True) == plain
+    assert fp8_sdpa.explain(*of, batch_invariant=True) != plain
     if device == "cpu":
         e5m2 = [x.to(E5M2) for x in problem(device, heads_kv=4)]
         assert fp8_sdpa.explain(*e5m2).startswith("sm80_mma")

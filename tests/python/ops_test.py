@@ -29,6 +29,7 @@ def test_attention_fp8_is_attention_of_the_dequantised(device, head_dim, causal)
     out, lse = fp8_sdpa.attention_fp8(*tensors, *descales, causal=causal, return_lse=True)
     want, want_lse = exact(*dequantised(tensors, descales), causal=causal)
     assert out.shape == want.shape and out.dtype == BF16 and out.device == tensors[0].device
+    assert out.is_contiguous() == (head_dim in (64, 128, 256))  # others are padded
     assert lse.shape == want_lse.shape and lse.dtype == torch.float32 and lse.is_contiguous()
     for b, h in itertools.product(range(2), range(4)):  # each head has its own descales
         assert relative(out[b, h], want[b, h]) < WEIGHTS
@@ -205,12 +206,17 @@ def test_any_strides_are_read(device):
     q, k, v = problem(device)
     want = fp8_sdpa.attention(q, k, v)
 
-    def offset(x):  # by one element: no address of a kernel's
-        memory = x.new_empty(x.numel() + 1)
-        return memory[1:].view(x.shape).copy_(x)
+    def offset(x, by=1):  # no address of a kernel's
+        return x.new_empty(x.numel() + by)[by:].view(x.shape).copy_(x)
 
-    def odd(x):  # rows 65 elements apart
-        return torch.cat((x, x[..., :1]), dim=3)[..., :64]
+    def odd(x, by=1):  # rows 65 elements apart
+        return torch.cat((x, x[..., :by]), dim=3)[..., :64]
+
+    def offset_of_8_bytes(x):
+        return offset(x, 4)
+
+    def odd_by_8_bytes(x):
+        return odd(x, 4)
 
     def dims_apart(x):
         return x.transpose(2, 3).contiguous().transpose(2, 3)
@@ -221,7 +227,7 @@ def test_any_strides_are_read(device):
     def heads_apart(x):
         return torch.cat((x.flatten(2), x.flatten(2)[..., :1]), dim=2)[..., :-1].view(x.shape)
 
-    for other in (offset, odd, dims_apart, batches_apart, heads_apart):
+    for other in (offset, odd, offset_of_8_bytes, odd_by_8_bytes, dims_apart, batches_apart, heads_apart):
         out = fp8_sdpa.attention(other(q), other(k), other(v))
         assert torch.equal(out, want), other.__name__
     shared = [x[:1, :, :1].expand(2, -1, x.shape[2], -1) for x in (q, k, v)]
@@ -318,6 +324,7 @@ def test_refusals_name_what_is_wrong(device):
     unsupported = [
         ("head_dim is 300", lambda: attention(wide, wide, wide)),
         ("is none of float8_e4m3fn", lambda: attention(*(x.double() for x in (q, k, v)))),
+        ("below 2^31", lambda: attention(*(x[:1, :1, :8].expand(2**32 + 1, 1, 8, 64) for x in (q, k, v)))),
     ]
     for kind, cases in ((ValueError, invalid), (NotImplementedError, unsupported)):
         for text, call in cases:

@@ -184,6 +184,10 @@ def test_what_is_none_is_told(device):
         assert fault.item() == 1
         assert torch.equal(out[:3], good[:3]) and out[3:].isnan().all()
         fault.zero_()
+        out, lse = varlen(q, *pools, *descales, **lengths, fault=fault, return_lse=True)
+        assert fault.item() == 1
+        assert out[3:].isnan().all() and lse[:, 3:].isnan().all() and not lse[:, :3].isnan().any()
+        fault.zero_()
     lengths["seqused_k"][0] = -1
     out = varlen(q, *pools, *descales, **lengths, fault=fault)
     assert fault.item() == 1 and out.isnan().all()
@@ -209,10 +213,11 @@ def test_a_sequence_is_not_longer_than_the_most_nor_than_there_are_rows(device):
 
 
 def test_the_exact_lse_is_exact(device):
-    (q, k, v), descales = batch_of(device, queries=(3,), keys=(300,))
-    _, lse = varlen(
-        q, k, v, *descales, **ragged(device, (3,), (300,)), return_lse=True, exact_lse=True
-    )  # fmt: skip
+    own = ragged(device, (70,), (150,))  # of a kernel that rounds
+    (q, k, v), descales = batch_of(device, head_dim=256, queries=(70,), keys=(150,))
+    _, lse = varlen(q, k, v, *descales, **own, return_lse=True, exact_lse=True)
+    _, rounded = varlen(q, k, v, *descales, **own, return_lse=True)
+    assert not torch.equal(lse, rounded)
     parts = (x.float() * d[0][:, None] for x, d in zip((q, k, v), descales, strict=True))
     _, want = exact(*(x.transpose(0, 1)[None] for x in parts))
     assert (lse.cpu() - want[0]).abs().max() < 2e-3
@@ -233,6 +238,7 @@ def test_refusals_name_what_is_wrong(device):
     own = ragged(device)
     lengths = {"seqused_k": words(KEYS, device), "block_table": table}
     of_q = {"cu_seqlens_q": own["cu_seqlens_q"], "max_seqlen_q": 70}
+    one = torch.ones(5, 1, device=device)
 
     def call(*tensors, without=(), **options):
         return lambda: varlen(*tensors, *descales, **{n: x for n, x in options.items() if n not in without})
@@ -271,6 +277,8 @@ def test_refusals_name_what_is_wrong(device):
         ("out_scale must be float32, contiguous, of shape (1)",
          call(q, k, v, **own, out_dtype=E4M3, out_scale=descales[0])),
         ("scale is 0", call(q, k, v, **own, scale=0.0)),
+        ("it must be 0 to 2^31 - 1",
+         lambda: varlen(q[:, :1].expand(-1, 2**32 + 4, -1), k, v, one, one, one, **own)),
         ("q_descale must be float32", lambda: varlen(q, k, v, descales[0].double(), **own)),
     ]  # fmt: skip
     for text, refused in cases:

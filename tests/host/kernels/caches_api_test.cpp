@@ -229,6 +229,15 @@ TEST(DecodeLimits, Sizes) {
     expect_served(p, batch == 1 << 27,
                   "at most 268435456 tiles of 64 rows of all KV heads, not 268435458 * 1");
   }
+  // Of a ragged batch, each in tiles of rows.
+  const std::int32_t offsets[] = {0};
+  for (const std::int64_t seq_q : {4096, 4097}) {
+    Problem p = made_up(1 << 21, 2, 2, seq_q, 9, 64);
+    p.ragged = {.cu_seqlens_q = offsets, .total_q = 9};
+    p.k.stride_batch = p.v.stride_batch = 0;
+    expect_served(p, seq_q == 4096,
+                  "at most 268435456 tiles of 64 rows of all KV heads, not 4194304 * 65");
+  }
 }
 
 // Where a row begins is counted in 16 bytes, by 32 bits.

@@ -60,6 +60,17 @@ TEST(Explain, NamesTheVariantTheDeviceAndTheWorkspace) {
   EXPECT_FALSE(made->explain().ends_with("\n"));
 }
 
+// Of P in half, 2^-11 at the most, codes are exact in.
+TEST(Explain, TheErrorOfWeightsInHalf) {
+  const auto sm80 = find_variant("sm80_mma");
+  if (!sm80.ok()) return;  // a build of some kernels
+  const Result<Plan> made = plan(tests::made_up(2, 8, 8, 4096, 4096, 64), host_executor(), *sm80);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_NE(made->explain().find("\nerror to expect: 0.029 % of O, beside exact attention"),
+            std::string::npos)
+      << made->explain();
+}
+
 TEST(Explain, HasThePredictionsTheFastestFirst) {
   const Problem problem = tests::made_up(2, 8, 8, 4096, 4096, 64);
   const auto predicted = detail::predictions(problem, host_executor(), {});

@@ -217,6 +217,13 @@ TEST(Unquantised, TakesTheGranularityThatIsPredictedToBeFaster) {
   EXPECT_LT(of_blocks, all);
 }
 
+// Of V's codes, of Q's and K's, and of P: 5.3 % of normal inputs.
+TEST(Unquantised, TheErrorToExpectIsOfQuantisingToo) {
+  const auto made = plan(of_length(1024, Granularity::kHead), host_executor());
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_NEAR(made->expected_error(), 0.0530, 0.0003);
+}
+
 TEST(Unquantised, RunsTheVariantThatIsGiven) {
   for (const char* name : {"sm90_kv_split", "sm90_block_scales"}) {
     const auto variant = find_variant(name);
