@@ -30,6 +30,9 @@ constexpr double kSmallBoxBytesPerUs = 2.7e6;
 constexpr std::int64_t kSmallBox = 4096;
 /// That a work tile of a ragged batch takes beside its KV tiles.
 constexpr double kWorkTileUs = 2.0;
+/// By how much longer than predicted the kernels for ragged batches take on whole tensors: seen on
+/// an H200, where sm90_packed_gqa was then faster.
+constexpr double kOrderUs = 2.0;
 /// Of a KV tile's time, where one consumer warpgroup alone has rows and few boxes bring the tile:
 /// measured in pages of 64 and 128 keys, where pages of 16 take all of it. Of whole tensors too,
 /// for which there are faster kernels.
@@ -116,8 +119,9 @@ double predicted_us(const TileShape& shape, const Problem& p, int sm_count,
       shape.cost.tile_us * (shape.config.ragged ? part_of_ragged_tile(packing, p) : 1.0);
   const bool few_rows = shape.config.packed_gqa && packing.group > 1 && p.head_dim > 64 &&
                         packing.rows(p.seq_q) <= kWarpgroupRows;
+  const double order_us = shape.config.ragged && !attention::is_ragged_or_paged(p) ? kOrderUs : 0.0;
   const double tiles_us = (few_rows ? kFewRowsOfShared : 1.0) * tile_us * load.tiles;
-  return shape.cost.launch_us + kWorkTileUs * static_cast<double>(rounds) +
+  return shape.cost.launch_us + order_us + kWorkTileUs * static_cast<double>(rounds) +
          std::max(tiles_us, transfer_us(shape.config, packing, p)) +
          shape.cost.v_us * 1e-6 * load.v;
 }

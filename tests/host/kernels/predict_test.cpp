@@ -56,9 +56,9 @@ TEST(Choose, PredictionsAreThoseOfTheCostModel) {
       {"sm90_packed_gqa_d64_rounded", 30.43, 20.21},
       {"sm90_packed_gqa_d128_rounded", 42.62, 30.61},
       {"sm90_packed_gqa_d256_rounded", 61.22, 41.35},
-      {"sm90_ragged_d64_rounded", 33.56, 22.84},
-      {"sm90_ragged_d128_rounded", 54.35, 35.51},
-      {"sm90_ragged_d256_rounded", 64.30, 44.60},
+      {"sm90_ragged_d64_rounded", 35.56, 24.84},
+      {"sm90_ragged_d128_rounded", 56.35, 37.51},
+      {"sm90_ragged_d256_rounded", 66.30, 46.60},
       {"sm90_int8_half_d64_exact", 40.23, 27.45},
       {"sm90_int8_half_d128_exact", 47.19, 33.27},
       {"sm90_int8_half_d256_exact", 66.80, 43.74},
@@ -98,7 +98,7 @@ TEST(Choose, FewRowsOnLargePagesTakeLess) {
     return predicted_us(ragged, p, 132, {}) - ragged.cost.launch_us;
   };
   EXPECT_NEAR(tiles_us(64, 64), 0.6 * tiles_us(32, 64), 1e-9);
-  EXPECT_EQ(tiles_us(0, 64), tiles_us(32, 64)) << "whole tensors";
+  EXPECT_NEAR(tiles_us(0, 64), tiles_us(32, 64) + 2.0, 1e-9) << "whole tensors";
   EXPECT_EQ(tiles_us(64, 65), tiles_us(32, 65));
   EXPECT_EQ(tiles_us(32, 64), tiles_us(32, 65));
 }
