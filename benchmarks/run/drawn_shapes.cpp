@@ -21,9 +21,7 @@ class Draw {
     constexpr double kMostHeads = 256;
     constexpr int kMostGroup = 8;
     constexpr int kMostHalvings = 6;
-    Shape shape;
-    shape.head_dim = kDims[below(3)];
-    shape.seq_kv = log_uniform(64, kMostKeys);
+    Shape shape = of_keys(kMostKeys);
     const bool square = below(2) == 0;
     const int halvings = 1 + below(kMostHalvings);
     shape.seq_q = square ? shape.seq_kv : std::max<std::int64_t>(1, shape.seq_kv >> halvings);
@@ -42,9 +40,7 @@ class Draw {
     constexpr double kMostKeys = 65536;
     constexpr double kMostHeads = 512;
     constexpr double kMostGroup = 16;
-    Shape shape;
-    shape.head_dim = kDims[below(3)];
-    shape.seq_kv = log_uniform(64, kMostKeys);
+    Shape shape = of_keys(kMostKeys);
     shape.seq_q = log_uniform(1, kMostRows);
     const std::int64_t kv_heads = log_uniform(1, kMostHeads);  // of all batches
     shape.batch = static_cast<int>(log_uniform(1, static_cast<double>(kv_heads)));
@@ -56,6 +52,13 @@ class Draw {
 
  private:
   static constexpr int kDims[] = {64, 128, 256};
+
+  Shape of_keys(double most) {
+    Shape shape;
+    shape.head_dim = kDims[below(3)];
+    shape.seq_kv = log_uniform(64, most);
+    return shape;
+  }
 
   void finish(Shape& shape) {
     shape.mask = below(2) == 0 ? Mask::kNone : Mask::kCausal;
