@@ -131,7 +131,7 @@ sm90::Cost fit_cost(const std::vector<TimedKernel>& record, std::size_t index) {
     us.push_back(timed.us);
     weights.push_back(std::pow(timed.us, -kRelative));
   }
-  if (us.size() < kTerms) return sm90::kTileShapes[index].cost;
+  if (us.size() < kTerms) return sm90::kCosts[index];
   // Relative errors, those of long launches somewhat more; above 2 % by their power of 1.5.
   constexpr int kRounds = 50;
   constexpr double kSmall = 0.02;
@@ -157,9 +157,9 @@ ChoiceLoss choice_loss(const std::vector<TimedKernel>& record,
   };
   std::map<std::string, Choice> choices;
   for (const TimedKernel& timed : record) {
-    sm90::TileShape kernel = *timed.kernel;
-    kernel.cost = costs[static_cast<std::size_t>(timed.kernel - sm90::kTileShapes)];
-    const double predicted = sm90::predicted_us(kernel, timed.problem, kMultiprocessors, {});
+    const auto index = static_cast<std::size_t>(timed.kernel - sm90::kTileShapes);
+    const double predicted =
+        sm90::predicted_us(*timed.kernel, costs[index], timed.problem, kMultiprocessors, {});
     Choice& choice = choices[timed.shape];
     if (choice.kernels == 0 || predicted < choice.predicted) {
       choice.predicted = predicted;

@@ -6,7 +6,7 @@
 
 #include "fp8_sdpa/problem.hpp"
 #include "fp8_sdpa/status.hpp"
-#include "sm90/tile_shapes.hpp"
+#include "sm90/costs.hpp"
 
 namespace fp8_sdpa::bench {
 

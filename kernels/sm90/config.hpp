@@ -77,6 +77,8 @@ struct Config {
   /// Whether V^T lies in the workspace.
   constexpr bool v_in_workspace() const { return transpose != Transpose::kEveryBlock; }
   constexpr bool transposes_once() const { return transpose == Transpose::kOnceByBlocks; }
+  /// Whether m leaves the loop over keys in units of log2(e), and O of a split with V's descale.
+  constexpr bool scaled_max() const { return block_scales || int8(); }
   /// Whether Q and K are signed bytes. V is multiplied as it lies.
   constexpr bool int8() const { return formats != Formats::kE4M3; }
 };

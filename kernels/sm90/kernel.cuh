@@ -176,7 +176,7 @@ struct Kernel {
                                                     work.batch, work.head, row);
     gpu::sync_warp();  // nobody reads those of the work tile before any more
     if (gpu::lane_idx() == 0) {
-      sm.held[warp] = {work.batch, work.head, work.first_row, step == 0, 0.0F, o};
+      sm.held[warp] = {work.batch, work.head, work.first_row, work.first_tile, step == 0, 0.0F, o};
       if constexpr (T::kRagged) sm.ragged.nth[warp] = step;
     }
     gpu::sync_warp();

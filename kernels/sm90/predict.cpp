@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "sm90/config.hpp"
+#include "sm90/costs.hpp"
 #include "sm90/sm90.hpp"
 #include "sm90/work/packing.hpp"
 #include "sm90/work/schedule.hpp"
@@ -108,7 +109,7 @@ Load load_of(const TileShape& shape, const Problem& p, int sm_count, const PlanO
   return {makespan.tiles * (longer ? kCausalOfShared : 1.0), v};
 }
 
-double predicted_us(const TileShape& shape, const Problem& p, int sm_count,
+double predicted_us(const TileShape& shape, const Cost& cost, const Problem& p, int sm_count,
                     const PlanOptions& options) {
   const Load load = load_of(shape, p, sm_count, options);
   const Packing packing = packing_of(shape.config, p);
@@ -116,14 +117,17 @@ double predicted_us(const TileShape& shape, const Problem& p, int sm_count,
       shape.config.ragged ? packing.row_tiles(mean_queries(p)) * p.batch * packing.heads / sm_count
                           : 0;
   const double tile_us =
-      shape.cost.tile_us * (shape.config.ragged ? part_of_ragged_tile(packing, p) : 1.0);
+      cost.tile_us * (shape.config.ragged ? part_of_ragged_tile(packing, p) : 1.0);
   const bool few_rows = shape.config.packed_gqa && packing.group > 1 && p.head_dim > 64 &&
                         packing.rows(p.seq_q) <= kWarpgroupRows;
   const double order_us = shape.config.ragged && !attention::is_ragged_or_paged(p) ? kOrderUs : 0.0;
   const double tiles_us = (few_rows ? kFewRowsOfShared : 1.0) * tile_us * load.tiles;
-  return shape.cost.launch_us + order_us + kWorkTileUs * static_cast<double>(rounds) +
-         std::max(tiles_us, transfer_us(shape.config, packing, p)) +
-         shape.cost.v_us * 1e-6 * load.v;
+  return cost.launch_us + order_us + kWorkTileUs * static_cast<double>(rounds) +
+         std::max(tiles_us, transfer_us(shape.config, packing, p)) + cost.v_us * 1e-6 * load.v;
+}
+double predicted_us(const TileShape& shape, const Problem& p, int sm_count,
+                    const PlanOptions& options) {
+  return predicted_us(shape, cost_of(shape), p, sm_count, options);
 }
 
 }  // namespace fp8_sdpa::sm90

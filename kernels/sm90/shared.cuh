@@ -90,19 +90,19 @@ struct Traits {
   static constexpr bool kPacks = kConfig.packs();
   static constexpr bool kBlockScales = kConfig.block_scales;
   static constexpr bool kInt8 = kConfig.int8();
-  /// Whether m leaves the loop over keys in units of log2(e), and O of a split with V's descale.
-  static constexpr bool kScaledMax = kBlockScales || kInt8;
+  static constexpr bool kScaledMax = kConfig.scaled_max();
   /// Whether tiles of V come into their places by copies alone: nobody transposes them here.
   static constexpr bool kCopiesValues = kVInWorkspace || kInt8;
   /// Keys of one P V multiply.
   static constexpr int kPvDepth = kInt8 ? 16 : 32;
   /// Whether a lane keeps the scale of its rows in shared memory. At head_dim 256 there is no room,
   /// and no need.
-  static constexpr bool kRecallsScale = kPacks && kHeadDim < 256;
+  static constexpr bool kRecallsScale = kPacks && kHeadDim < 256 && !kConfig.two_terms;
 
   /// Whether what follows from a thread's number is found again behind the loop over keys, which
   /// has no register for it. (At head_dim 256 that makes ptxas spill.)
-  static constexpr bool kFindsThreadAgain = kPacks || (kBlockScales && kHeadDim == 128);
+  static constexpr bool kFindsThreadAgain =
+      (kPacks && !kConfig.two_terms) || (kBlockScales && kHeadDim == 128);
   /// Whether the lane's number is found again where O is stored, for the same reason.
   static constexpr bool kFindsLaneToStore = kVInWorkspace && !kTransposesOnce;
 
@@ -179,7 +179,8 @@ struct UnitBuffers<T, false> {};
 /// cold should have to be fetched; the loop has no register for it.
 struct Held {
   int batch, head, first_row;
-  bool first;  ///< of the block's work tiles
+  int first_tile;  ///< of its tile range
+  bool first;      ///< of the block's work tiles
   float v_descale;
   std::uint16_t* o;  ///< the warp's first row; with Config::packs() the sequence's
 };

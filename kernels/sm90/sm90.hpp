@@ -21,6 +21,7 @@ inline bool may_share_rows(const PlanOptions& options) {
 /// dividing heads_q; E4M3; row-major or transposed V; sm_90; its number of keys; its pages.
 Status supports(const TileShape& shape, const Problem& problem, const Device& device);
 
+struct Cost;
 /// What a problem is for a kernel's Cost.
 struct Load {
   double tiles;  ///< KV tiles of the block that ends last, and what it does beside them
@@ -29,7 +30,9 @@ struct Load {
 Load load_of(const TileShape& shape, const Problem& problem, int sm_count,
              const PlanOptions& options);
 
-/// Predicted microseconds: variant_impl.hpp.
+/// Predicted microseconds, of given costs or of those in costs.hpp: variant_impl.hpp.
+double predicted_us(const TileShape& shape, const Cost& cost, const Problem& problem, int sm_count,
+                    const PlanOptions& options);
 double predicted_us(const TileShape& shape, const Problem& problem, int sm_count,
                     const PlanOptions& options);
 

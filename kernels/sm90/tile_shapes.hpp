@@ -1,7 +1,6 @@
 // tile_shapes.def as types, for templates, and as a table, for who chooses.
 #pragma once
 
-#include <algorithm>
 #include <iterator>
 #include <string_view>
 
@@ -24,42 +23,20 @@ namespace tag {
 #undef FP8_SDPA_SM90_TILE_SHAPE
 }  // namespace tag
 
-/// What a launch takes: predict.cpp has the model, costs.def the numbers.
-struct Cost {
-  double launch_us;  ///< of a launch, whatever it has to do
-  double tile_us;    ///< of a KV tile of the block that ends last
-  double v_us;       ///< of 10^6 elements of V, where it is transposed before it is multiplied
-};
-/// Zeroes where the table has no such kernel.
-constexpr Cost cost_of(std::string_view kernel) {
-#define FP8_SDPA_SM90_COST(KERNEL, LAUNCH_US, TILE_US, V_US) \
-  if (kernel == #KERNEL) return {LAUNCH_US, TILE_US, V_US};
-#include "sm90/costs.def"
-#undef FP8_SDPA_SM90_COST
-  return {};
-}
-
 struct TileShape {
   std::string_view variant;
   std::string_view kernel;  ///< the tag's name
   int head_dim;
   Sums sums;
   Config config;
-  Cost cost;
 };
 
 inline constexpr TileShape kTileShapes[] = {
-#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, SUMS, ...)                          \
-  {#VARIANT,           #VARIANT "_d" #HEAD_DIM "_" #SUMS,         HEAD_DIM, Sums::SUMS, \
-   Config __VA_ARGS__, cost_of(#VARIANT "_d" #HEAD_DIM "_" #SUMS)},
+#define FP8_SDPA_SM90_TILE_SHAPE(VARIANT, HEAD_DIM, SUMS, ...) \
+  {#VARIANT, #VARIANT "_d" #HEAD_DIM "_" #SUMS, HEAD_DIM, Sums::SUMS, Config __VA_ARGS__},
 #include "sm90/tile_shapes.def"
 #undef FP8_SDPA_SM90_TILE_SHAPE
 };
-
-// Of a kernel without costs, plan() would predict that it takes no time.
-static_assert(std::ranges::all_of(kTileShapes, [](const TileShape& shape) {
-  return shape.cost.launch_us > 0.0 && shape.cost.tile_us > 0.0;
-}));
 
 /// The variant's kernel for a head dim, of exact row sums or of any, as its index in kTileShapes;
 /// -1 where there is none.

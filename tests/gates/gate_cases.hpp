@@ -103,9 +103,10 @@ class VariantTest : public testing::TestWithParam<BackendVariant> {
   Dtype codes() const { return variant().codes(); }
   /// The head dims that the variant has kernels for.
   std::vector<int> head_dims() const;
-  /// Kernel::keys() and rows().
+  /// Kernel::keys(), rows() and few_keys.
   std::int64_t keys(std::int64_t few) const { return kernel().keys(few); }
   std::int64_t rows(std::int64_t many) const { return kernel().rows(many); }
+  bool few_keys() const { return kernel().few_keys; }
 
   bool ready_ = false;
   Device device_;

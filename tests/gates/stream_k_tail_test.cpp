@@ -21,11 +21,10 @@ namespace {
 
 class StreamKTail : public VariantTest {
  protected:
-  bool is_short() const { return variant().name == "sm90_short"; }
   bool is_ragged() const { return variant().name == "sm90_ragged"; }
   /// Blocks share the rows of a work tile by its keys. Few keys are one tile; of sequences whose
   /// lengths the device alone knows, no tail is known.
-  bool shares() const { return !is_short() && !is_ragged(); }
+  bool shares() const { return !few_keys() && !is_ragged(); }
   /// V^T lies in the workspace, or the order of sequences.
   bool prepares() const {
     return variant().name == "sm90_pre_transpose" || variant().name == "sm90_shared_transpose" ||
@@ -52,7 +51,7 @@ class StreamKTail : public VariantTest {
   std::int64_t many_keys() const { return device_.backend == Backend::kHost ? 1100 : 11000; }
   /// Few rows at the first head dim that the variant serves.
   reference::Shape few_rows() const {
-    return few_rows(head_dims().front(), is_short() ? 100 : many_keys());
+    return few_rows(head_dims().front(), few_keys() ? 100 : many_keys());
   }
   static reference::Shape few_rows(int head_dim, std::int64_t seq_kv) {
     reference::Shape shape = make_shape(1, 1, 40, seq_kv, head_dim);
@@ -213,7 +212,7 @@ TEST_P(StreamKTail, PlansMayShareOneWorkspace) {
     std::vector<Turn> turns;
     std::size_t bytes = 0;
     for (int i = 0; i < kPlans; ++i) {
-      const auto shape = make_shape(1, 1 + i % 3, 40, is_short() ? 100 : 300, head_dim);
+      const auto shape = make_shape(1, 1 + i % 3, 40, few_keys() ? 100 : 300, head_dim);
       if (!serves_or_known_decline(variant(), shape, device_, options)) continue;
       auto harness = reference::Harness::make(*case_data(shape, 84, codes()), device_, options);
       ASSERT_TRUE(harness.ok()) << harness.status().message();

@@ -72,6 +72,9 @@ void add_hopper_trials(std::vector<Trial>& trials) {
   trials.push_back(
       trial_of("shared_backwards_3x40x470", shape_of("normal", {1, 3, 3, 40, 470}), padded));
   trials.back().schedule = Schedule::kLifo;
+  // A tile of rows that blocks share, some of whose rows see no key of the last share.
+  trials.push_back(trial_of("shared_causal_200x260",
+                            shape_of("normal", {1, 1, 1, 200, 260}, Mask::kCausal), padded));
   trials.push_back(
       trial_of("passes_5x300x130", shape_of("normal", {1, 5, 5, 300, 130}, Mask::kCausal), padded));
   Shape wide = shape_of("normal", {1, 6, 6, 20, 150});

@@ -6,7 +6,7 @@
 // With Config::int8() S begins as kInt8Zero, P is of 16 bits, and P V adds to O rescale itself.
 // The pipelines differ in what runs beside the softmax; i counts this warpgroup's tiles:
 //   kSerial   QK(i) . softmax(i) . PV(i) .
-//   kOverlap  QK(i) PV(i-1) . softmax(i) under PV(i-1) .
+//   kOverlap  QK(i) PV(i-1) . softmax(i) under PV(i-1) .   with Config::int8()
 #pragma once
 
 #include "sm90/compute/tile_steps.cuh"
@@ -62,10 +62,12 @@ struct Consumer : TileSteps<T> {
     const int first_key = work.first_tile * T::kTileN;
     const int last = first_row + kWarpgroupRows - 1;
     const int rows_end = end_of_rows<T>(p, work);
-    const int end = first_row < rows_end
-                        ? key_limit<T>(p, work, last < rows_end ? last : rows_end - 1) - first_key
-                        : 0;
-    const int common = key_limit<T>(p, work, first_row) - first_key;
+    const int end =
+        first_row < rows_end
+            ? key_limit<T>(p, work, query_of<T>(p, last < rows_end ? last : rows_end - 1)) -
+                  first_key
+            : 0;
+    const int common = key_limit<T>(p, work, query_of<T>(p, first_row)) - first_key;
     unmasked = common < 0 ? 0 : common / T::kTileN;
     rows = T::kBlockScales ? rows_of_scaled_max() : Rows{};
     set_scale(scale);
@@ -164,32 +166,22 @@ struct Consumer : TileSteps<T> {
   }
   /// Softmax of a tile under P V of the one before, whose weights become this one's.
   GPU_FN void overlap_tile(Weights& weights, float (&rescale)[2], Outputs& o) {
+    static_assert(T::kInt8);
+    RawScores raw;
     Scores s;
     float new_rescale[2];
     const unsigned before = position - T::kKvSplits;
-    [[maybe_unused]] RawScores raw;
-    [[maybe_unused]] typename R::template Fresh<0> fresh;
-    if constexpr (T::kInt8) {
-      issue_scores(raw);
-      R::issue_outputs(weights, before, rescale, o);
-    } else {
-      issue_scores(s);
-      gpu::forget_registers(fresh);
-      R::template issue_outputs<0>(weights, before, fresh);
-    }
+    issue_scores(raw);
+    R::issue_outputs(weights, before, rescale, o);
     gpu::wgmma_wait<1>();
     release_keys(position);
-    if constexpr (T::kInt8) take_scores(raw, s);
+    take_scores(raw, s);
     R::template begin_softmax<Masks::kMaybe>(s, tile, new_rescale);
     weigh(s);
     wait_values(position);
     if (tile >= T::kKvSplits) wait_keys(position + T::kKvSplits);
     gpu::wgmma_wait<0>();
-    if constexpr (T::kInt8) {
-      gpu::pin_registers(o);
-    } else {
-      R::template add<0>(fresh, rescale, o);
-    }
+    gpu::pin_registers(o);
     release_values(before);
     take_weights(s, weights);
     rescale[0] = new_rescale[0];

@@ -24,13 +24,11 @@ struct OwnRows : Rings<T> {
 
   /// What raw scores of the lane's rows are multiplied by, in units of log2(e).
   GPU_FN float scale_of(const Work& work) const {
-    if constexpr (T::kPacks) {
-      return score_scale_of_row(p, work, first_row_of_lane(work));
-    } else if constexpr (T::kBlockScales) {
+    if constexpr (T::kBlockScales) {
       // Of the first block of keys: all have its sign.
       return row_scale(work) * p.descale_k[first_descale_kv(p, work)];
     } else {
-      return score_scale(p, work);
+      return score_scale<T>(p, work, first_row_of_lane(work));
     }
   }
   /// With Config::block_scales: the same but for K's descale. Its sign goes elsewhere, as in
@@ -64,21 +62,26 @@ struct OwnRows : Rings<T> {
     return work.first_row + row_group * kWarpgroupRows + gpu::warp_idx() % kWarpgroupWarps * 16 +
            lane_of_thread<T>() / 4;
   }
-  /// The work tile, found again, which few tiles need: the loop has no register to spare for it.
+  /// The work tile as far as masks ask for it, which few tiles need: the loop has no register to
+  /// spare for it.
   GPU_FN Work work_again() const {
-    if constexpr (T::kRagged) {
-      return told_to_warp(sm).work;
-    } else {
-      return locate<T>(p, range_of<T>(p, pinned(step)));
-    }
+    if constexpr (T::kRagged) return told_to_warp(sm).work;
+    const Held& held = sm.held[pinned(gpu::warp_idx()) - kWarpgroupWarps];
+    Work work{};
+    work.batch = held.batch;
+    work.head = held.head;
+    work.kv_head = attention::quotient(held.head, p.group);
+    work.first_row = held.first_row;
+    work.first_tile = held.first_tile;
+    return work;
   }
   /// Keys that the lane's rows see of tile `at_tile` and those after it, from its first column on.
   GPU_FN void find_keys_left(int at_tile, int (&left)[2]) const {
     const Work work = work_again();
-    const int row = first_row_of_lane(work);
+    const LaneRows lane = lane_rows<T>(p, first_row_of_lane(work));
     const int first_key = (work.first_tile + at_tile) * T::kTileN + lane_of_thread<T>() % 4 * 2;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) left[h] = key_limit<T>(p, work, row + 8 * h) - first_key;
+    for (int h = 0; h < 2; ++h) left[h] = key_limit<T>(p, work, lane.query[h]) - first_key;
   }
   /// Scores of rows whose scale is negative change their sign.
   GPU_FN void negate(Scores& s) const {
@@ -86,7 +89,7 @@ struct OwnRows : Rings<T> {
       if (!(kept_scale() < 0.0F)) return;
     } else if constexpr (T::kPacks) {
       const Work work = work_again();
-      if (!(score_scale_of_row(p, work, first_row_of_lane(work)) < 0.0F)) return;
+      if (!(score_scale<T>(p, work, first_row_of_lane(work)) < 0.0F)) return;
     }
 #pragma unroll
     for (float& score : s) {

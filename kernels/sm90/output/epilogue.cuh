@@ -12,7 +12,7 @@ struct Epilogue {
   using Outputs = typename Consumer<T>::Outputs;
   /// Accumulators that a lane writes: those of some columns where several warpgroups share rows.
   static constexpr int kShare = T::kOutputRegisters / T::kKvSplits;
-  static_assert(kShare == 4 * WarpSplitOf<T>::kUnits && kShare % 8 == 0);
+  static_assert(kShare == WarpSplitOf<T>::kAccumulators && kShare % 8 == 0);
 
   const Params& p;
   Shared<T>& sm;
@@ -49,12 +49,13 @@ struct Epilogue {
         return;
       }
     }
+    const LaneRows lane = lane_rows<T>(p, first_row_of_thread<T>(held.first_row));
     if (p.output == Dtype::kBFloat16) {
-      store</*kAsBf16=*/true>(held, rows, share);
+      store</*kAsBf16=*/true>(held, lane, rows, share);
     } else {
-      store</*kAsBf16=*/false>(held, rows, share);
+      store</*kAsBf16=*/false>(held, lane, rows, share);
     }
-    if (p.lse != nullptr) store_lse(held, rows);
+    if (p.lse != nullptr) store_lse(held, lane, rows);
   }
 
  private:
@@ -130,51 +131,36 @@ struct Epilogue {
         T::kBlockScales ? lane_of_thread<T>() : pinned(gpu::thread_idx() % gpu::kWarpSize);
     const int split = p.schedule.first_split[range.tail_work_tile] + range.split;
     WarpSplitOf<T>& own = warp_split<T>(p, split, warp);
-#pragma unroll
-    for (int i = 0; i < kShare / 4; ++i) {
-      typename WarpSplitOf<T>::Unit unit;
-#pragma unroll
-      for (int j = 0; j < 4; ++j) unit.x[j] = share[4 * i + j];
-      own.o[i][lane] = unit;
-    }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      own.max[h][lane] = rows.max[h];
-      own.sum[h][lane] = rows.sum[h];
-    }
+    own.put(lane, rows, share);
   }
-  /// Whether a row of the work tile is one of something.
-  GPU_FN bool is_inside(int row) const {
+  /// Whether the lane's row h is one of something.
+  GPU_FN bool is_inside(const LaneRows& lane, int h) const {
     if constexpr (T::kRagged) {
-      return is_row(p, row, told_to_warp(sm).work.sequence.queries);
+      return is_row<T>(p, lane, h, told_to_warp(sm).work.sequence.queries);
     } else {
-      return is_row_of_head<T>(p, row);
+      return is_row<T>(p, lane, h, p.seq_q);
     }
   }
-  GPU_FN void store_lse(const Held& held, const Rows& rows) const {
+  GPU_FN void store_lse(const Held& held, const LaneRows& lane, const Rows& rows) const {
     if (gpu::thread_idx() % 4 != 0 || own_split() != 0) return;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int row = first_row_of_thread<T>(held.first_row) + 8 * h;
-      if (!is_inside(row)) continue;
-      p.lse[lse_index_of_row(held, row)] = log_sum_exp(rows, h);
+      if (!is_inside(lane, h)) continue;
+      p.lse[lse_index_of_query(held, held.head + lane.head, lane.query[h])] = log_sum_exp(rows, h);
     }
   }
-  GPU_FN std::int64_t lse_index_of_row(const Held& held, int row) const {
+  GPU_FN std::int64_t lse_index_of_query(const Held& held, int head, int query) const {
     if constexpr (T::kRagged) {
-      const int head = held.head + head_of_row(p, row);
-      return query_of_row(p, row) + attention::first_lse(p.ragged.sequences,
-                                                         told_to_warp(sm).work.sequence,
-                                                         p.heads_q.value, held.batch, head);
+      return query + attention::first_lse(p.ragged.sequences, told_to_warp(sm).work.sequence,
+                                          p.heads_q.value, held.batch, head);
     } else {
-      return lse_index<T>(p, held.batch, held.head, row);
+      return lse_index(p, held.batch, head, query);
     }
   }
   /// From Held::o, which is the warp's first row, or the sequence's, to the lane's row.
-  GPU_FN std::int64_t offset_of_row(const Held& held, int h) const {
+  GPU_FN std::int64_t offset_of_row(const LaneRows& lane, int h) const {
     if constexpr (T::kPacks) {
-      const int row = first_row_of_thread<T>(held.first_row) + 8 * h;
-      return query_of_row(p, row) * p.o_strides.seq + head_of_row(p, row) * p.o_strides.head;
+      return lane.query[h] * p.o_strides.seq + lane.head * p.o_strides.head;
     } else {
       return (lane_of_thread<T>() / 4 + 8 * h) * p.o_strides.seq;
     }
@@ -182,7 +168,8 @@ struct Epilogue {
   /// Other formats than bf16 are told apart as they are stored: of a copy for each the compiler
   /// would spill.
   template <bool kAsBf16>
-  GPU_FN void store(const Held& held, const Rows& rows, const float (&share)[kShare]) const {
+  GPU_FN void store(const Held& held, const LaneRows& lane, const Rows& rows,
+                    const float (&share)[kShare]) const {
     constexpr int kWords = T::kHeadDim > 64 && kShare % 16 == 0 ? 4 : 2;
     const int t =
         (T::kFindsLaneToStore ? pinned(gpu::thread_idx() % gpu::kWarpSize) : lane_of_thread<T>()) %
@@ -193,8 +180,8 @@ struct Epilogue {
     const float descale = over_output_scale(output, held.v_descale, p);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const bool inside = is_inside(first_row_of_thread<T>(held.first_row) + 8 * h);
-      std::uint16_t* const to = held.o + (offset_of_row(held, h) + column);
+      const bool inside = is_inside(lane, h);
+      std::uint16_t* const to = held.o + (offset_of_row(lane, h) + column);
       const OutputScale scale = output_scale(rows, h, descale);
 #pragma unroll
       for (int j = 0; j < kShare / 4; j += kWords) {

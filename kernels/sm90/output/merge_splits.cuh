@@ -3,11 +3,13 @@
 // in the block that comes last, which would read all splits alone, each split takes 1.2 us at
 // head_dim 256.
 //
-// A warp merges some columns of 16 rows, those of one warp of the kernel before, split after split
-// in the order of their keys. Its lanes have the rows and columns of that warp's. Where splits are
-// many, another kernel gives the work to four warps, each for a quarter of those lanes: lanes eight
-// apart share the splits, each taking every fourth, and add up.
+// A warp merges some columns of 16 rows, those of one warp of the kernel before, whose lanes it
+// has. It loads four splits before it adds them. Where splits are many, another kernel gives the
+// work to four warps, each for a quarter of those lanes: lanes eight apart share the splits, each
+// taking every fourth, eight at once, and add up.
 #pragma once
+
+#include <cstring>
 
 #include "sm90/output/store_output.cuh"
 #include "sm90/work/work.cuh"
@@ -15,20 +17,69 @@
 namespace fp8_sdpa::sm90 {
 
 /// What a warp leaves of a KV split in the workspace, by lane: accumulators of the columns that it
-/// would write, and m and l of its two rows.
-template <int kHeadDim, int kKvSplits>
+/// would write, and m and l of its two rows. With kHalves accumulators are divided by l, so that
+/// they are below 448 or so, and rounded to half: half as many bytes on their way, and an error of
+/// 2^-12 of a split's part of O, a hundredth of what E4M3 leaves of the weights of 128 keys.
+template <int kHeadDim, int kKvSplits, bool kHalves>
 struct WarpSplit {
-  static constexpr int kUnits = kHeadDim / 2 / kKvSplits / 4;
-  struct alignas(16) Unit {
-    float x[4];
+  static constexpr int kAccumulators = kHeadDim / 2 / kKvSplits;
+  struct alignas(16) Chunk {
+    std::uint32_t word[4];
   };
-  Unit o[kUnits][gpu::kWarpSize];
+  static constexpr int kOfChunk = kHalves ? 8 : 4;  ///< accumulators
+  Chunk o[kAccumulators / kOfChunk][gpu::kWarpSize];
   float max[2][gpu::kWarpSize];
   float sum[2][gpu::kWarpSize];
+
+  /// m and l of a lane.
+  struct RowsOfLane {
+    float max[2], sum[2];
+  };
+
+  GPU_FN void put(int lane, const Rows& rows, const float (&x)[kAccumulators]) {
+    float part[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      max[h][lane] = rows.max[h];
+      sum[h][lane] = rows.sum[h];
+      part[h] = rows.sum[h] == 0.0F ? 0.0F : 1.0F / rows.sum[h];
+    }
+#pragma unroll
+    for (int i = 0; i < kAccumulators; i += kOfChunk) {
+      Chunk chunk;
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        const int at = i + w * kOfChunk / 4;
+        chunk.word[w] = kHalves ? attention::pack_output<false>(
+                                      x[at] * part[w % 2], x[at + 1] * part[w % 2], Dtype::kHalf)
+                                : __builtin_bit_cast(std::uint32_t, x[at]);
+      }
+      o[i / kOfChunk][lane] = chunk;
+    }
+  }
+  GPU_FN RowsOfLane rows_of(int lane) const {
+    return {{max[0][lane], max[1][lane]}, {sum[0][lane], sum[1][lane]}};
+  }
+  /// What accumulators in chunks are multiplied by, beside the split's weight.
+  GPU_FN static float factor(float sum) { return kHalves ? sum : 1.0F; }
+  GPU_FN static void unpack(const Chunk& chunk, float (&x)[kOfChunk]) {
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      if constexpr (kHalves) {
+        __half2 pair;
+        memcpy(static_cast<void*>(&pair), &chunk.word[w], sizeof pair);
+        const float2 both = gpu::half2_to_float2(pair);
+        x[2 * w] = both.x;
+        x[2 * w + 1] = both.y;
+      } else {
+        x[w] = __builtin_bit_cast(float, chunk.word[w]);
+      }
+    }
+  }
 };
 
 template <class T>
-using WarpSplitOf = WarpSplit<T::kHeadDim, T::kKvSplits>;
+using WarpSplitOf = WarpSplit<T::kHeadDim, T::kKvSplits, !T::kScaledMax>;
 
 /// That of warp `warp`, counted among the consumers', of KV split `split`, counted over the tail.
 template <class T>
@@ -56,11 +107,13 @@ struct MergeSplits {
     static constexpr int kRowGroups = kGroups;
     static constexpr int kKvSplits = kSplits;
     static constexpr bool kPacks = kPackedGqa;
+    static constexpr bool kScaledMax = kScaled;
     static constexpr int kTileM = kGroups * kWarpgroupRows;
     static constexpr int kConsumerWarps = kGroups * kSplits * kWarpgroupWarps;
   };
   using Params = sm90::Params;
   using Split = WarpSplitOf<T>;
+  using RowsOfLane = typename Split::RowsOfLane;
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * gpu::kWarpSize;
   static constexpr int kMinBlocks = 1;
@@ -69,9 +122,10 @@ struct MergeSplits {
   static constexpr bool kUsesPdl = true;
   struct Shared {};
 
-  /// Units that a warp merges, and warps for what one warp left.
-  static constexpr int kUnits = Split::kUnits % 4 == 0 ? 4 : 2;
-  static constexpr int kParts = Split::kUnits / kUnits;
+  /// Tiles of 8 columns, four accumulators, that a warp merges, and warps for what one warp left.
+  static constexpr int kTiles = Split::kAccumulators / 4;
+  static constexpr int kUnits = kTiles % 4 == 0 ? 4 : 2;
+  static constexpr int kParts = kTiles / kUnits;
   static_assert(T::kConsumerWarps * kParts % kWarps == 0);
   static constexpr int blocks(const Schedule& schedule) {
     return schedule.tail_work_tiles * (T::kConsumerWarps * kParts / kWarps) * kSharing;
@@ -96,77 +150,53 @@ struct MergeSplits {
     const int own = gpu::lane_idx() / kLanes;
     const int lane = warp_of_all % kSharing * kLanes + gpu::lane_idx() % kLanes;
     Rows rows = kScaled ? rows_of_scaled_max() : Rows{};
-    if constexpr (kPackedGqa) {
-      rows.scale = attention::score_factor(score_scale_of_row(p, work, warp_row + lane / 4));
-    } else if constexpr (!kScaled) {
-      rows.scale = attention::score_factor(score_scale(p, work));
+    if constexpr (!kScaled) {
+      rows.scale = attention::score_factor(score_scale<T>(p, work, warp_row + lane / 4));
     }
     float o[4 * kUnits] = {};
-    if constexpr (kSharing == 1) {
-#pragma unroll 4
-      for (int i = first; i < end; ++i) {
-        add(part_of_split(warp_split<T>(p, i, warp), part, lane), true, rows, o);
-      }
-    } else {
-      add_own_splits(p, first + own, end, warp, part, lane, rows, o);
-    }
-    for (int apart = kLanes; apart < gpu::kWarpSize; apart *= 2) {
-      Part other;
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        other.max[h] = gpu::shfl_xor(rows.max[h], apart);
-        other.sum[h] = gpu::shfl_xor(rows.sum[h], apart);
-      }
-#pragma unroll
-      for (int i = 0; i < 4 * kUnits; ++i) other.o[i] = gpu::shfl_xor(o[i], apart);
-      add(other, true, rows, o);
-    }
+    add_own_splits(p, first + own, end, warp, part, lane, rows, o);
+    if constexpr (kSharing > 1) add_over_lanes(kLanes, rows, o);
 
     const int kv_split = warp / (T::kRowGroups * kWarpgroupWarps);
-    const int column = 8 * (kv_split * Split::kUnits + part * kUnits);
+    const int column = 8 * (kv_split * kTiles + part * kUnits);
     const float v_descale = kScaled ? 1.0F : p.descale_v[work.batch * p.heads_kv + work.kv_head];
     const float descale = over_output_scale(p.output, v_descale, p);
+    const LaneRows own_rows = lane_rows<T>(p, warp_row + lane / 4);
+    const int head = work.head + own_rows.head;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int row = warp_row + lane / 4 + 8 * h;
-      const bool stores = own == 0 && is_row_of_head<T>(p, row);
-      const int head = kPackedGqa ? work.head + head_of_row(p, row) : work.head;
+      const int query = own_rows.query[h];
+      const bool stores = own == 0 && is_row<T>(p, own_rows, h, p.seq_q);
       std::uint16_t* const to =
           attention::row_pointer(static_cast<std::uint16_t*>(p.o), p.o_strides, work.batch, head,
-                                 kPackedGqa ? query_of_row(p, row) : row) +
+                                 query) +
           (column + first_column<kUnits>(lane % 4)) / attention::elements_of_word(p.output);
       store_columns<kUnits>(o, h, output_scale(rows, h, descale), lane % 4, p.output, stores, to);
       if (column == 0 && p.lse != nullptr && lane % 4 == 0 && stores) {
-        p.lse[lse_index<T>(p, work.batch, work.head, row)] = log_sum_exp(rows, h);
+        p.lse[lse_index(p, work.batch, head, query)] = log_sum_exp(rows, h);
       }
     }
   }
 
  private:
-  /// A lane's share of some splits.
+  /// A lane's share of a split.
+  static constexpr int kChunks = 4 * kUnits / Split::kOfChunk;
   struct Part {
-    float max[2], sum[2];
-    float o[4 * kUnits];
+    RowsOfLane rows;
+    typename Split::Chunk o[kChunks];
   };
   GPU_FN static Part part_of_split(const Split& split, int part, int lane) {
     Part made;
+    made.rows = split.rows_of(lane);
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      made.max[h] = split.max[h][lane];
-      made.sum[h] = split.sum[h][lane];
-    }
-#pragma unroll
-    for (int u = 0; u < kUnits; ++u) {
-      const typename Split::Unit unit = split.o[part * kUnits + u][lane];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) made.o[4 * u + j] = unit.x[j];
-    }
+    for (int i = 0; i < kChunks; ++i) made.o[i] = split.o[part * kChunks + i][lane];
     return made;
   }
-  /// Adds every kSharing-th split from `first` on, of which a lane loads eight before it adds them.
+  /// Adds every kSharing-th split from `first` on, of which a lane loads some before it adds them.
   GPU_FN static void add_own_splits(const Params& p, int first, int end, int warp, int part,
                                     int lane, Rows& rows, float (&o)[4 * kUnits]) {
-    constexpr int kAtOnce = 8;
+    // On the host executor, whose blocks cut a work tile in four at most, it does so twice.
+    constexpr int kAtOnce = gpu::kBackend == Backend::kHost ? 2 : kSharing == 1 ? 4 : 8;
     for (int i = first; i < end; i += kAtOnce * kSharing) {
       Part parts[kAtOnce];
 #pragma unroll
@@ -174,25 +204,66 @@ struct MergeSplits {
         const int at = i + n * kSharing;
         parts[n] = part_of_split(warp_split<T>(p, at < end ? at : i, warp), part, lane);
       }
-#pragma unroll
-      for (int n = 0; n < kAtOnce; ++n) add(parts[n], i + n * kSharing < end, rows, o);
+      add(parts, (end - i + kSharing - 1) / kSharing, rows, o);
     }
   }
-  /// Adds a part, if it is `there`, to what there is.
-  GPU_FN static void add(const Part& part, bool there, Rows& rows, float (&o)[4 * kUnits]) {
-    float rescale[2];
+  /// Adds the first `count` of some parts; the others are as the first is.
+  template <int kParts>
+  GPU_FN static void add(const Part (&parts)[kParts], int count, Rows& rows,
+                         float (&o)[4 * kUnits]) {
+    float weight[kParts][2];  // of accumulators
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float max = rows.max[h];
+#pragma unroll
+      for (const Part& part : parts) max = gpu::max_nan(max, part.rows.max[h]);
+      const float rescale = gpu::exp2_approx((rows.max[h] - max) * rows.scale);
+      rows.max[h] = max;
+      rows.sum[h] *= rescale;
+#pragma unroll
+      for (int i = 0; i < 2 * kUnits; ++i) o[i / 2 * 4 + 2 * h + i % 2] *= rescale;
+#pragma unroll
+      for (int n = 0; n < kParts; ++n) {
+        const RowsOfLane& of_part = parts[n].rows;
+        const float own = n < count ? gpu::exp2_approx((of_part.max[h] - max) * rows.scale) : 0.0F;
+        rows.sum[h] = gpu::fma(own, of_part.sum[h], rows.sum[h]);
+        weight[n][h] = own * Split::factor(of_part.sum[h]);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kParts; ++n) {
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) {
+        float x[Split::kOfChunk];
+        Split::unpack(parts[n].o[c], x);
+#pragma unroll
+        for (int i = 0; i < Split::kOfChunk; ++i) {
+          float& sum = o[c * Split::kOfChunk + i];
+          sum = gpu::fma(weight[n][i / 2 % 2], x[i], sum);
+        }
+      }
+    }
+  }
+  /// Of lanes `apart` apart, and so on up to a warp, which share the splits of a row.
+  GPU_FN static void add_over_lanes(int apart, Rows& rows, float (&o)[4 * kUnits]) {
     float weight[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float max = there ? gpu::max_nan(rows.max[h], part.max[h]) : rows.max[h];
-      rescale[h] = gpu::exp2_approx((rows.max[h] - max) * rows.scale);
-      weight[h] = there ? gpu::exp2_approx((part.max[h] - max) * rows.scale) : 0.0F;
+      float max = rows.max[h];
+      for (int by = apart; by < gpu::kWarpSize; by *= 2) {
+        max = gpu::max_nan(max, gpu::shfl_xor(max, by));
+      }
+      weight[h] = gpu::exp2_approx((rows.max[h] - max) * rows.scale);
       rows.max[h] = max;
-      rows.sum[h] = gpu::fma(weight[h], part.sum[h], rows.sum[h] * rescale[h]);
+      rows.sum[h] *= weight[h];
     }
 #pragma unroll
-    for (int i = 0; i < 4 * kUnits; ++i) {
-      o[i] = gpu::fma(weight[i / 2 % 2], part.o[i], o[i] * rescale[i / 2 % 2]);
+    for (int i = 0; i < 4 * kUnits; ++i) o[i] *= weight[i / 2 % 2];
+    for (int by = apart; by < gpu::kWarpSize; by *= 2) {
+#pragma unroll
+      for (float& sum : rows.sum) sum += gpu::shfl_xor(sum, by);
+#pragma unroll
+      for (float& x : o) x += gpu::shfl_xor(x, by);
     }
   }
 };

@@ -17,14 +17,8 @@ GPU_FN float log_sum_exp(const Rows& rows, int h) {
   return (gpu::fma(rows.max[h], rows.scale, -kLog2WeightScale) + gpu::log2_approx(l)) *
          attention::kLn2;
 }
-/// Of a row of `head`, or of those from `head` on that share tiles.
-template <class T>
-GPU_FN std::int64_t lse_index(const Params& p, int batch, int head, int row) {
-  if constexpr (T::kPacks) {
-    head += head_of_row(p, row);
-    row = query_of_row(p, row);
-  }
-  return (static_cast<std::int64_t>(batch) * p.heads_q.value + head) * p.seq_q + row;
+GPU_FN std::int64_t lse_index(const Params& p, int batch, int head, int query) {
+  return (static_cast<std::int64_t>(batch) * p.heads_q.value + head) * p.seq_q + query;
 }
 
 /// What accumulators of a lane's row h are multiplied by. No key seen: 0, and O may hold 0 * NaN.

@@ -29,18 +29,6 @@ GPU_SHARED_FN int query_of_row(const Params& p, int row) {
 GPU_FN int head_of_row(const Params& p, int row) {
   return place_of_strip(p, row / kStripRows).head + (row & ((1 << p.packed.log2) - 1));
 }
-/// Whether a row of a sequence of so many queries is one of something.
-GPU_FN bool is_row(const Params& p, int row, int queries) {
-  return query_of_row(p, row) < queries && head_of_row(p, row) < p.packed.group;
-}
-
-/// What raw scores of a row are multiplied by, in units of log2(e).
-GPU_FN float score_scale_of_row(const Params& p, const Work& work, int row) {
-  const int of_tile = head_of_row(p, row);
-  const int head = work.head + (of_tile < p.packed.group ? of_tile : 0);
-  return p.descale_q[work.batch * p.heads_q.value + head] *
-         p.descale_k[work.batch * p.heads_kv + work.kv_head] * p.softmax_scale_log2;
-}
 
 }  // namespace GPU_BACKEND
 

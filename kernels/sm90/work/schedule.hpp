@@ -91,7 +91,8 @@ constexpr RangeCosts range_costs(const Config& config, int head_dim) {
   const double tile = config.tile_m() * config.tile_n / scores_a_clock;
   // Clocks of the kernel that merges, rounded by hand from fits that had them as terms.
   const double merge = head_dim == 64 ? 6000.0 : head_dim == 128 ? 3800.0 : 2900.0;
-  return {3000.0 / tile, config.tile_m() * head_dim * 4.0 / 64.0 / tile, merge / tile,
+  const double bytes = config.scaled_max() ? 4.0 : 2.0;  // of an accumulator: WarpSplit
+  return {3000.0 / tile, config.tile_m() * head_dim * bytes / 64.0 / tile, merge / tile,
           1000.0 / tile};
 }
 

@@ -56,13 +56,7 @@ GPU_SHARED_FN int rows_of_head(const Params& p) {
   if constexpr (T::kPacks) return rows_of_queries(p, p.seq_q);
   return p.seq_q;
 }
-/// Whether a row of those below is one of something.
-template <class T>
-GPU_FN bool is_row_of_head(const Params& p, int row) {
-  if constexpr (T::kPacks) return is_row(p, row, p.seq_q);
-  return row < p.seq_q;
-}
-/// The query of one of them.
+/// The query of one of those.
 template <class T>
 GPU_SHARED_FN int query_of(const Params& p, int row) {
   if constexpr (T::kPacks) return query_of_row(p, row);
@@ -71,6 +65,7 @@ GPU_SHARED_FN int query_of(const Params& p, int row) {
 /// KV tiles that any row of a tile of rows sees.
 template <class T>
 GPU_SHARED_FN int tiles_seen(const Params& p, int tile) {
+  if (!p.causal) return tiles_of_keys<T>(p);
   const int end = (tile + 1) * T::kTileM;
   const int rows = rows_of_head<T>(p);
   const int last = (end < rows ? end : rows) - 1;
@@ -105,6 +100,26 @@ template <class T>
 GPU_FN int first_row_of_thread(int first_row) {
   const int thread = T::kFindsThreadAgain ? pinned(gpu::thread_idx()) : gpu::thread_idx();
   return first_row + row_of_warp<T>(thread / gpu::kWarpSize - kWarpgroupWarps) + thread / 4 % 8;
+}
+
+/// A lane's two rows, the first of which is given. With Config::packs() their head is counted from
+/// the first that shares the tile; of rows of nothing it is none of those, or the query is past the
+/// last.
+struct LaneRows {
+  int query[2];
+  int head;
+};
+template <class T>
+GPU_FN LaneRows lane_rows(const Params& p, int row) {
+  constexpr int kApart = kStripRows / 2;
+  if constexpr (!T::kPacks) return {{row, row + kApart}, 0};
+  const int query = query_of_row(p, row);
+  return {{query, query + (kApart >> p.packed.log2)}, head_of_row(p, row)};
+}
+/// Whether the lane's row h, in a sequence of so many queries, is one of something.
+template <class T>
+GPU_FN bool is_row(const Params& p, const LaneRows& rows, int h, int queries) {
+  return rows.query[h] < queries && (!T::kPacks || rows.head < p.packed.group);
 }
 
 /// This block's work at its step `step`, from 0; none after the last.
@@ -163,10 +178,9 @@ GPU_FN Work locate(const Params& p, const TileRange& range) {
   return work;
 }
 
-/// Keys that row `row` of the work tile's sequence sees: those below this.
+/// Keys that query `query` of the work tile's sequence sees: those below this.
 template <class T>
-GPU_FN int key_limit(const Params& p, const Work& work, int row) {
-  const int query = query_of<T>(p, row);
+GPU_FN int key_limit(const Params& p, const Work& work, int query) {
   if constexpr (T::kRagged) return key_limit(p, work.sequence, query);
   return key_limit(p, query);
 }
@@ -177,9 +191,15 @@ GPU_FN int end_of_rows(const Params& p, const Work& work) {
   return rows_of_head<T>(p);
 }
 
-/// What raw scores of a work tile are multiplied by, in units of log2(e).
-GPU_FN float score_scale(const Params& p, const Work& work) {
-  return p.descale_q[work.batch * p.heads_q.value + work.head] *
+/// What raw scores of a row of a work tile are multiplied by, in units of log2(e).
+template <class T>
+GPU_FN float score_scale(const Params& p, const Work& work, int row) {
+  int head = work.head;
+  if constexpr (T::kPacks) {
+    const int of_tile = head_of_row(p, row);
+    if (of_tile < p.packed.group) head += of_tile;
+  }
+  return p.descale_q[work.batch * p.heads_q.value + head] *
          p.descale_k[work.batch * p.heads_kv + work.kv_head] * p.softmax_scale_log2;
 }
 

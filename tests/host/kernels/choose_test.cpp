@@ -97,9 +97,9 @@ TEST(Choose, SmallProblemsGoWhereTheReadmeSays) {
   for (const Line& line : {Line{{1, 1, 32, 64}, "sm80_mma", "sm90_short"},
                            Line{{1, 8, 512, 64}, "sm80_mma", "sm90_kv_split"},
                            Line{{2, 8, 512, 64}, "sm90_kv_split", "sm90_kv_split"},
-                           Line{{1, 8, 2048, 64}, "sm90_kv_split2", "sm90_kv_split"},
+                           Line{{1, 8, 2048, 64}, "sm90_kv_split2", "sm90_independent"},
                            Line{{1, 8, 512, 128}, "sm90_kv_split", "sm90_kv_split"},
-                           Line{{1, 8, 2048, 128}, "sm90_intra_overlap", "sm90_kv_split"},
+                           Line{{1, 8, 2048, 128}, "sm90_ping_pong2", "sm90_ping_pong"},
                            Line{{1, 1, 1598, 256}, "sm90_independent", "sm90_independent"}}) {
     EXPECT_EQ(chosen(problem_of(line.sizes))->name, line.any) << line.sizes.seq;
     EXPECT_EQ(chosen(problem_of(line.sizes, Mask::kCausal))->name, line.causal) << line.sizes.seq;
@@ -119,7 +119,7 @@ TEST(Choose, WhatOneFamilyAloneServesGoesThere) {
 // Few query rows leave multiprocessors idle unless keys are split: over the warpgroups of blocks
 // with few rows.
 TEST(Choose, AmongHopperKernelsWorkTilesShouldFillTheDevice) {
-  const Problem few = problem_of({1, 8, 2048, 64}, Mask::kCausal);
+  const Problem few = problem_of({1, 8, 1024, 64}, Mask::kCausal);
   const Variant* variant = chosen(few);
   constexpr int kMultiprocessors = 132;
   for (const Variant& other : variants()) {
@@ -168,7 +168,7 @@ TEST(Choose, AVariantsKernelIsChosenByTheSums) {
   };
   EXPECT_EQ(kernel("sm90_independent", 64, true), "sm90_independent_d64_exact");
   EXPECT_EQ(kernel("sm90_independent", 64, false), "sm90_independent_d64_rounded");
-  EXPECT_EQ(kernel("sm90_intra_overlap", 128, false), "sm90_intra_overlap_d128_exact");
+  EXPECT_EQ(kernel("sm90_kv_split", 128, false), "sm90_kv_split_d128_exact");
   EXPECT_EQ(kernel("sm90_independent", 128, false), "");
   Problem problem = problem_of({1, 16, 4096, 256});
   float lse = 0.0F;
@@ -190,6 +190,17 @@ TEST(Choose, FewKeysHaveTheirOwnKernel) {
     EXPECT_EQ(chosen(problem_of({1, 8, 128, head_dim}))->name, "sm90_short");
     EXPECT_NE(chosen(problem_of({1, 8, 129, head_dim}))->name, "sm90_short");
   }
+  // Of many heads that fill one tile, but none of many of their own.
+  const auto of_16_heads = [](int batch) {
+    Problem p = problem_of({batch, 16, 70, 128});
+    p.heads_kv = 1;
+    p.seq_q = 9;
+    p.q.stride_head = p.o.stride_head = 9 * 128;
+    p.q.stride_batch = p.o.stride_batch = 16 * 9 * 128;
+    return chosen(p)->name;
+  };
+  EXPECT_EQ(of_16_heads(308), "sm90_packed_short");
+  EXPECT_EQ(of_16_heads(8), "sm90_short");
   EXPECT_EQ((*find_variant("sm90_short"))
                 ->supports(problem_of({1, 8, 129, 64}), device_like(90))
                 .message(),
@@ -317,9 +328,9 @@ TEST(Choose, FewQueriesOfGroupedHeadsShareTiles) {
     return chosen(p)->name;
   };
   EXPECT_EQ(taken(32, 8, 128, 32768), "sm90_packed_gqa");
-  EXPECT_EQ(taken(32, 8, 64, 16384), "sm90_packed_gqa");
-  EXPECT_EQ(taken(64, 8, 32, 8192), "sm90_packed_gqa");
-  EXPECT_NE(taken(8, 8, 128, 32768), "sm90_packed_gqa");
+  EXPECT_EQ(taken(32, 8, 64, 16384), "sm90_packed_gqa2");
+  EXPECT_EQ(taken(64, 8, 32, 8192), "sm90_packed_gqa2");
+  EXPECT_EQ(taken(8, 8, 128, 32768), "sm90_ping_pong2");
   EXPECT_EQ(taken(32, 8, 192 * 20, 192 * 20), "sm90_ping_pong");
 }
 

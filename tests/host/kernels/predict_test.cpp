@@ -8,6 +8,7 @@
 
 #include "dispatch/choose.hpp"
 #include "dispatch/variant_impl.hpp"
+#include "sm90/costs.hpp"
 #include "sm90/sm90.hpp"
 #include "sm90/tile_shapes.hpp"
 #include "tests/host/kernels/made_up.hpp"
@@ -34,28 +35,32 @@ TEST(Choose, PredictionsAreThoseOfTheCostModel) {
     double none, causal;
   };
   constexpr Predicted kPredicted[] = {
-      {"sm90_independent_d64_exact", 34.13, 22.96},
-      {"sm90_independent_d64_rounded", 27.96, 18.48},
-      {"sm90_independent_d256_rounded", 59.00, 39.48},
-      {"sm90_pre_transpose_d64_rounded", 30.13, 20.67},
-      {"sm90_pre_transpose_d256_rounded", 64.08, 45.44},
-      {"sm90_shared_transpose_d256_rounded", 62.20, 43.76},
-      {"sm90_ping_pong_d128_exact", 41.49, 29.45},
-      {"sm90_ping_pong_d128_rounded", 40.55, 28.89},
-      {"sm90_ping_pong_d256_exact", 61.77, 41.13},
-      {"sm90_intra_overlap_d128_exact", 43.07, 29.74},
-      {"sm90_kv_split_d64_exact", 40.40, 30.34},
-      {"sm90_kv_split_d128_exact", 54.17, 40.73},
-      {"sm90_kv_split2_d64_rounded", 26.00, 20.48},
-      {"sm90_short_d64_exact", 6.81, 6.81},
-      {"sm90_short_d128_exact", 7.70, 7.70},
-      {"sm90_short_d256_exact", 9.33, 9.33},
+      {"sm90_independent_d64_exact", 32.90, 22.39},
+      {"sm90_independent_d64_rounded", 27.17, 18.24},
+      {"sm90_independent_d256_rounded", 57.91, 38.29},
+      {"sm90_pre_transpose_d64_rounded", 28.73, 19.78},
+      {"sm90_pre_transpose_d256_rounded", 63.14, 45.23},
+      {"sm90_shared_transpose_d256_rounded", 62.01, 44.07},
+      {"sm90_ping_pong_d128_exact", 41.70, 30.06},
+      {"sm90_ping_pong_d128_rounded", 40.06, 28.86},
+      {"sm90_ping_pong_d256_exact", 60.28, 39.91},
+      {"sm90_ping_pong2_d128_rounded", 40.16, 27.63},
+      {"sm90_kv_split_d64_exact", 41.61, 32.26},
+      {"sm90_kv_split_d128_exact", 53.85, 40.49},
+      {"sm90_kv_split2_d64_rounded", 26.65, 20.89},
+      {"sm90_short_d64_exact", 6.68, 6.68},
+      {"sm90_short_d128_exact", 7.61, 7.61},
+      {"sm90_short_d256_exact", 9.60, 9.60},
       {"sm90_block_scales_d64_rounded", 29.20, 19.28},
       {"sm90_block_scales_d128_rounded", 42.24, 30.10},
       {"sm90_block_scales_d256_rounded", 63.96, 42.65},
-      {"sm90_packed_gqa_d64_rounded", 30.43, 20.21},
-      {"sm90_packed_gqa_d128_rounded", 42.62, 30.61},
-      {"sm90_packed_gqa_d256_rounded", 61.22, 41.35},
+      {"sm90_packed_gqa_d64_rounded", 29.49, 20.08},
+      {"sm90_packed_gqa_d128_rounded", 41.60, 30.34},
+      {"sm90_packed_gqa_d256_rounded", 60.16, 40.08},
+      {"sm90_packed_gqa2_d128_rounded", 39.98, 27.98},
+      {"sm90_packed_short_d64_exact", 7.29, 7.29},
+      {"sm90_packed_short_d128_exact", 8.90, 8.90},
+      {"sm90_packed_short_d256_exact", 10.63, 10.63},
       {"sm90_ragged_d64_rounded", 35.56, 24.84},
       {"sm90_ragged_d128_rounded", 56.35, 37.51},
       {"sm90_ragged_d256_rounded", 66.30, 46.60},
@@ -95,7 +100,7 @@ TEST(Choose, FewRowsOnLargePagesTakeLess) {
     Problem p = problem_of({1, 8, 4096, 64});
     p.seq_q = queries;
     if (page > 0) p.pages = {table, 4096, page, 4096};
-    return predicted_us(ragged, p, 132, {}) - ragged.cost.launch_us;
+    return predicted_us(ragged, p, 132, {}) - cost_of(ragged).launch_us;
   };
   EXPECT_NEAR(tiles_us(64, 64), 0.6 * tiles_us(32, 64), 1e-9);
   EXPECT_NEAR(tiles_us(0, 64), tiles_us(32, 64) + 2.0, 1e-9) << "whole tensors";
@@ -112,8 +117,8 @@ TEST(Choose, SharedHeadsTakeLonger) {
     Problem p = problem_of({1, 8, 4096, head_dim}, mask);
     p.heads_q = 32;
     p.seq_q = queries;
-    const double us = predicted_us(shape, p, 132, {}) - shape.cost.launch_us;
-    return std::pair{us, shape.cost.tile_us * sm90::load_of(shape, p, 132, {}).tiles};
+    const double us = predicted_us(shape, p, 132, {}) - cost_of(shape).launch_us;
+    return std::pair{us, cost_of(shape).tile_us * sm90::load_of(shape, p, 132, {}).tiles};
   };
   const auto [none, none_tiles] = tiles_us(64, Mask::kNone);  // which all see 32 tiles of keys
   const auto [causal, causal_tiles] = tiles_us(64, Mask::kCausal);
@@ -138,7 +143,7 @@ TEST(Choose, KeysComeNoFasterThanMemory) {
     wide.seq_q = queries;
     const sm90::TileShape& shape =
         sm90::kTileShapes[sm90::find_tile_shape(variant, head_dim, /*exact=*/false)];
-    return predicted_us(shape, wide, 132, {}) - shape.cost.launch_us;
+    return predicted_us(shape, wide, 132, {}) - cost_of(shape).launch_us;
   };
   EXPECT_NEAR(transfer_us("sm90_independent", 256, 128), 291.394, 0.005);
   EXPECT_NEAR(transfer_us("sm90_kv_split", 128, 64), 141.961, 0.005);

@@ -61,7 +61,7 @@ TEST(FitCosts, TheTableIsTheRecords) {
   for (std::size_t i = 0; i < std::size(sm90::kTileShapes); ++i) {
     costs.push_back(fit_cost(*record, i));
     EXPECT_GT(costs[i].tile_us, 0.0) << sm90::kTileShapes[i].kernel;
-    EXPECT_GT(sm90::kTileShapes[i].cost.tile_us, 0.0) << sm90::kTileShapes[i].kernel;
+    EXPECT_GT(sm90::kCosts[i].tile_us, 0.0) << sm90::kTileShapes[i].kernel;
   }
   EXPECT_EQ(costs_text(costs), text_of("kernels/sm90/costs.def"));
   const ChoiceLoss loss = choice_loss(*record, costs);
