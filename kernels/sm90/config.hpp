@@ -13,7 +13,8 @@ inline constexpr int kWarpgroupRows = 64;  ///< of one wgmma
 /// How a consumer warpgroup hides the tensor cores behind its softmax.
 enum class Pipeline : std::uint8_t {
   kSerial,   ///< not at all: other warpgroups fill the gaps
-  kOverlap,  ///< intra-warpgroup overlap: P V of the tile before runs under the softmax of this one
+  kOverlap,  ///< intra-warpgroup overlap, with int8(): P V of the tile before runs under the
+             ///< softmax of this one
 };
 
 /// Who transposes V, which P V reads with its keys contiguous.
